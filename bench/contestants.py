@@ -68,7 +68,11 @@ def compile_package() -> None:
 
 
 def make(
-    name: str, folder: Path, zookeeper: ApacheZooKeeper, overrides: Mapping[str, str] | None = None
+    name: str,
+    folder: Path,
+    zookeeper: ApacheZooKeeper,
+    overrides: Mapping[str, str] | None = None,
+    apache: type[ApacheKafka] = ApacheKafka,
 ) -> OttlaServer | ApacheKafka:
     """A broker in an empty folder, not started yet; `overrides` are settings by Kafka's names, for either."""
     if name == OTTLA:
@@ -77,7 +81,7 @@ def make(
     # A part of the tree of its own, which the broker makes.
     chroot = {"zookeeper.connect": f"{zookeeper.connect}/{folder.name}"}
     settings = BROKER_SETTINGS | chroot | dict(overrides or {})
-    return ApacheKafka(folder, zookeeper=zookeeper, heap=BROKER_HEAP, overrides=settings, jvm_options=BROKER_JVM)
+    return apache(folder, zookeeper=zookeeper, heap=BROKER_HEAP, overrides=settings, jvm_options=BROKER_JVM)
 
 
 def wait_until_forgotten(broker: OttlaServer | ApacheKafka) -> None:

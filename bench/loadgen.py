@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -24,6 +25,7 @@ STALL_LIMIT_S = 30.0
 SIZE_FIELD = 4
 
 _SIZE = struct.Struct(">i")
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
 
 
@@ -94,7 +96,7 @@ class _Stream:
                 self._sent += 1
             try:
                 sent = self._sock.send(rest)
-            except BlockingIOError:
+            except _WOULD_BLOCK:
                 break
             self.bytes_out += sent
             rest = rest[sent:]
@@ -102,11 +104,12 @@ class _Stream:
 
     def read(self, buffer: bytearray) -> None:
         """Receive until the socket is empty."""
-        received = len(buffer)
-        while received == len(buffer):
+        received, is_tls = len(buffer), isinstance(self._sock, ssl.SSLSocket)
+        # Of TLS one record comes at a time.
+        while received == len(buffer) or is_tls:
             try:
                 received = self._sock.recv_into(buffer)
-            except BlockingIOError:
+            except _WOULD_BLOCK:
                 return
             if received == 0:
                 raise LoadFailed("the broker closed the connection")
@@ -121,19 +124,25 @@ class _Stream:
                 raise LoadFailed(f"an answer of {size} bytes instead of {self._answer_size}")
 
 
-def connect(port: int) -> socket.socket:
+def connect(port: int, tls: ssl.SSLContext | None = None) -> socket.socket:
     """A connection to the broker; blocking until `setblocking(False)`."""
     sock = socket.create_connection((HOST, port), timeout=STALL_LIMIT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    return sock if tls is None else tls.wrap_socket(sock, server_hostname=HOST)
 
 
-def stream(port: int | Sequence[int], requests: Sequence[Iterable[bytes]], answer_size: int, in_flight: int) -> Load:
+def stream(
+    port: int | Sequence[int],
+    requests: Sequence[Iterable[bytes]],
+    answer_size: int,
+    in_flight: int,
+    tls: ssl.SSLContext | None = None,
+) -> Load:
     """Send each connection's requests with `in_flight` of them unanswered; every answer has `answer_size` bytes.
 
     `port` is one for all connections, or one for each.
     """
-    socks = [connect(each) for each in ([port] * len(requests) if isinstance(port, int) else port)]
+    socks = [connect(each, tls) for each in ([port] * len(requests) if isinstance(port, int) else port)]
     buffer = bytearray(RECEIVE_BUFFER)
     streams: dict[int, _Stream] = {}
     with select.epoll() as epoll:

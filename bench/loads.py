@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 import time
 import uuid
 from collections.abc import Callable
@@ -90,8 +91,14 @@ def delete_topic(caller: Caller, broker: Started, topic: str) -> None:
     broker.wait_until_deleted(topic)
 
 
-def produce_and_consume(broker: Started, bulk: Bulk, total_bytes: int, passes: int) -> tuple[BulkFigures, BulkFigures]:
-    """Produce `total_bytes` to a new topic, read all of it `passes` times while it is in the page cache, delete it."""
+def produce_and_consume(
+    broker: Started, bulk: Bulk, total_bytes: int, passes: int, tls: tuple[int, ssl.SSLContext] | None = None
+) -> tuple[BulkFigures, BulkFigures]:
+    """Produce `total_bytes` to a new topic, read all of it `passes` times while it is in the page cache, delete it.
+
+    The load goes to the broker's port, or to that of `tls`.
+    """
+    port, context = tls or (broker.port, None)
     batch, records = record_batch(bulk.record_bytes, bulk.batch_bytes)
     per_fetch = max(1, FETCH_BYTES // len(batch))
     fetches = max(1, total_bytes // len(batch) // CONNECTIONS // per_fetch)
@@ -103,7 +110,7 @@ def produce_and_consume(broker: Started, bulk: Bulk, total_bytes: int, passes: i
         produced = _measured(
             broker,
             lambda: loadgen.stream(
-                broker.port, [itertools.repeat(frame, produces) for frame in frames], answer_size, IN_FLIGHT
+                port, [itertools.repeat(frame, produces) for frame in frames], answer_size, IN_FLIGHT, context
             ),
             len(batch) * produces * CONNECTIONS,
         )
@@ -119,7 +126,7 @@ def produce_and_consume(broker: Started, bulk: Bulk, total_bytes: int, passes: i
         answer_size = caller.probe(ApiKey.FETCH, reads[0][0])
         consumed = _measured(
             broker,
-            lambda: loadgen.stream(broker.port, [one * passes for one in reads], answer_size, IN_FLIGHT),
+            lambda: loadgen.stream(port, [one * passes for one in reads], answer_size, IN_FLIGHT, context),
             fetch_bytes * fetches * CONNECTIONS * passes,
         )
         delete_topic(caller, broker, topic)

@@ -8,6 +8,7 @@ import os
 import signal
 import zlib
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from support.java import (
     streams_libs,
     zookeeper_082_libs,
 )
+from support.kerberos import kerberos_packages
 from support.leftovers import end_all, leftover_children, leftover_files, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
 from support.programs import built_programs, prometheus_executable, promtool_executable, site_python
@@ -71,6 +73,25 @@ WITH_JAVA = (
     "needs_connector",
 )
 
+#: How a user's terminal is, and where a user's clusters are: programs would obey these in place of what a test sets up.
+USERS_VARIABLES = (
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "LINES",
+    "NO_COLOR",
+    "OTTLA_BOOTSTRAP_SERVER",
+    "OTTLA_CLUSTER",
+    "OTTLA_CLUSTERS_FILE",
+    "OTTLA_LOG_LEVEL",
+    "OTTLA_ZOOKEEPER",
+    "PY_COLORS",
+    "TERMINAL_WIDTH",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+)
+
 #: Marker, whether what it needs is there, and what is missing otherwise.
 NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_java": (java_executable, "no Java 17 or newer (apt-get install openjdk-17-jre-headless)"),
@@ -98,6 +119,10 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
     "needs_examples": (
         built_examples,
         "examples in Java, Go, Node and Rust are not all built in .cache/examples (./run test --all does it)",
+    ),
+    "needs_kerberos": (
+        kerberos_packages,
+        "no KDC, or no gssapi and k5test in .cache/kerberos (./run test --all brings them with apt-get and pip)",
     ),
     "needs_programs": (
         built_programs,
@@ -129,6 +154,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So shells start what runs in their background; tests press Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(ImportError):
+        # Imported by pytest's debugger otherwise, and later: some builds set COLUMNS and LINES for all children then.
+        import readline  # noqa: F401
+    for name in USERS_VARIABLES:
+        os.environ.pop(name, None)
+        os.unsetenv(name)
     config.stash[REPORT] = SpecReport()
     os.environ[TIER_VARIABLE] = wanted_tier(config).name
     part = Worker(config) if hasattr(config, "workerinput") else WholeRun(config)

@@ -102,7 +102,7 @@ def broker(tmp_path: Path, disk: ColdDisk) -> Iterator[EmbeddedBroker]:
 
 def others_go_on(broker: EmbeddedBroker) -> None:
     """Whatever another client does has its answer while the first one waits for the disk."""
-    with RawClient(broker.port, timeout_s=10) as other:
+    with RawClient(broker.port) as other:
         for number in range(20):
             assert other.produce("new", 0, batch_of(b"%d" % number)).error_code == 0
         assert len(other.read_all("new", 0)) == 21

@@ -46,7 +46,7 @@ EARLY_KILL_IN = 4
 #: Acknowledgements of each load between two kills, at least.
 FEWEST_ACKNOWLEDGED = {"topics": 1, "committer": 5}
 USUAL_ACKNOWLEDGED = 20
-PROGRESS_TIMEOUT_S = 45.0
+PROGRESS_TIMEOUT_S = 120.0
 
 
 class Storm:

@@ -15,17 +15,21 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from kazoo.client import KazooClient
 
+from support.controller import wait_until_all_are_known
 from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 IDS = (3, 4, 5)
 TOPIC = "topic1"
 REPLICAS = {0: [3, 5], 1: [4, 3], 2: [5, 4]}
-#: Long enough for a broker that gets no processor for seconds: none but the killed one may be taken for dead.
-SESSION_TIMEOUT_MS = 12_000
+#: None but the killed one may be taken for dead, or fall out of the ISR, while a busy machine gives it no processor.
+KILLED, KILLED_SESSION_MS = 4, 10_000
+SESSION_TIMEOUT_MS = 40_000
+TICK_TIME_MS = 2_000
+MOST_LAG_MS = 120_000
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("Z1", "Z3", "R5")]
 
@@ -34,21 +38,23 @@ class Brokers:
     """The brokers, and what ZooKeeper has of them."""
 
     def __init__(self, folder: Path) -> None:
-        self.zookeeper = OttlaZooKeeper(folder / "zookeeper").start()
-        self.zk = KazooClient(self.zookeeper.connect)
-        self.zk.start()
+        self.zookeeper = OttlaZooKeeper(folder / "zookeeper", tick_time_ms=TICK_TIME_MS).start()
+        self.zk = open_tree(self.zookeeper.connect)
         self.servers: dict[int, OttlaServer] = {}
         for broker in IDS:
+            session_ms = KILLED_SESSION_MS if broker == KILLED else SESSION_TIMEOUT_MS
             server = self.servers[broker] = OttlaServer(
                 folder / str(broker),
                 overrides={
-                    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+                    "zookeeper.session.timeout.ms": str(session_ms),
+                    "replica.lag.time.max.ms": str(MOST_LAG_MS),
                     "offsets.topic.replication.factor": "3",
                     "offsets.topic.num.partitions": "3",
                 },
                 arguments=["--id", str(broker), "--zookeeper", self.zookeeper.connect],
             )
             server.start()
+        wait_until_all_are_known([server.bootstrap for server in self.servers.values()])
 
     @property
     def bootstrap(self) -> str:
@@ -151,7 +157,7 @@ def test_a_broker_dies_and_a_new_one_with_its_id_takes_its_place(brokers: Broker
         znode,
     )
     assert brokers.states() == {0: state(3, 0, [3, 5]), 1: state(4, 0, [4, 3]), 2: state(5, 0, [5, 4])}
-    port = brokers.servers[4].port
+    port = brokers.servers[KILLED].port
     assert re.fullmatch(
         r'\{"features":\{\},"listener_security_protocol_map":\{"PLAINTEXT":"PLAINTEXT"\},"endpoints":'
         rf'\["PLAINTEXT://127\.0\.0\.1:{port}"\],"jmx_port":-1,"port":{port},"host":"127\.0\.0\.1","version":5,'
@@ -165,24 +171,24 @@ def test_a_broker_dies_and_a_new_one_with_its_id_takes_its_place(brokers: Broker
     clients.go_on()
 
     # Broker 4 dies: partition 1 is led by 3, and 5 is alone in sync for partition 2.
-    brokers.kill(4)
+    brokers.kill(KILLED)
     dead = {0: state(3, 0, [3, 5]), 1: state(3, 1, [3]), 2: state(5, 1, [5])}
     brokers.wait_for_states(dead, "the states after the death")
     clients.go_on()
 
     # A new process with its id and its disk, on another port: leaders stay where they are.
-    brokers.servers[4].port = 0
-    brokers.servers[4].start()
+    brokers.servers[KILLED].port = 0
+    brokers.servers[KILLED].start()
     brokers.wait_until_in_sync()
     clients.go_on()
     assert brokers.data(f"/brokers/topics/{TOPIC}") == znode
     assert brokers.states() == {0: state(3, 0, [3, 5]), 1: state(3, 1, [3, 4]), 2: state(5, 1, [5, 4])}
 
     # Again, with an empty disk.
-    brokers.kill(4)
+    brokers.kill(KILLED)
     brokers.wait_for_states({0: state(3, 0, [3, 5]), 1: state(3, 2, [3]), 2: state(5, 2, [5])}, "the states")
-    shutil.rmtree(brokers.servers[4].log_dir)
-    brokers.servers[4].start()
+    shutil.rmtree(brokers.servers[KILLED].log_dir)
+    brokers.servers[KILLED].start()
     brokers.wait_until_in_sync()
     clients.go_on()
     assert brokers.data(f"/brokers/topics/{TOPIC}") == znode

@@ -14,6 +14,7 @@ from ottla.client.errors import ClientError
 from ottla.client.sync import Admin
 from support import killed_mover
 from support.acknowledged_load import AcknowledgedLoad
+from support.controller import wait_until_all_are_known
 from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.ports import free_port
@@ -147,6 +148,7 @@ def test_killed_at_random_in_a_cluster(tmp_path: Path, seed: int) -> None:
             )
             servers.append(server.start())
             stack.callback(server.kill9)
+        wait_until_all_are_known([server.bootstrap for server in servers])
         bootstrap = ",".join(server.bootstrap for server in servers)
         with Admin(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic("t", 2, 3)])

@@ -138,6 +138,7 @@ def test_zookeeper_stays_for_brokers_that_are_started_again_by_hand(
             cluster.seen[f"broker {number}"].terminate()
             by_hand.append(cluster.start_by_hand(number, tmp_path))
         wait_until(lambda: "ZooKeeper stays for brokers started by hand: 0, 1." in cluster.server.stdout, "it stays")
+        wait_until(lambda: len(cluster.tool("broker", "list")) == 2, "both brokers")
         cluster.tool("topic", "create", "orders", "-r", "2")
         cluster.server.signal(signal.SIGTERM)
         assert by_hand[0].terminate() == 0
@@ -188,7 +189,7 @@ def test_three_brokers_survive_the_death_of_one(start: Callable[..., RunningClus
     assert sorted(cluster.seen) == ["ZooKeeper", "broker 0", "broker 1", "broker 2"]
     cluster.tool("topic", "create", "orders", "-r", "3", "-c", "min.insync.replicas=2")
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
-        producer.send("orders", b"one").result(30)
+        producer.send("orders", b"one").result(120)
         [topic] = cluster.tool("topic", "describe", "orders")
         leader = topic["partitions"][0]["leader"]
         before = len(cluster.server.stdout)
@@ -197,7 +198,7 @@ def test_three_brokers_survive_the_death_of_one(start: Callable[..., RunningClus
         wait_until(lambda: first.search(cluster.server.stdout[before:]), "the state after its death")
         assert first.findall(cluster.server.stdout[before:])[0].startswith("1 broker does not answer")
         producer.send("orders", b"two").result(60)
-    wait_until(lambda: "1 under-replicated" in cluster.server.stdout, "the state is shown", timeout_s=30)
+    wait_until(lambda: "1 under-replicated" in cluster.server.stdout, "the state is shown")
     assert f"broker {leader} was killed by SIGKILL" in cluster.server.stdout
     [topic] = cluster.tool("topic", "describe", "orders", "--under-replicated")
     [partition] = topic["partitions"]

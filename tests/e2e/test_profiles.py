@@ -58,6 +58,19 @@ def test_clicks_on_given_brokers_at_a_rate(ottla_fresh_broker: EmbeddedBroker) -
         assert client.topics() == [], "the topic is left behind"
 
 
+@pytest.mark.spec("S6")
+def test_the_named_cluster_has_tls_and_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker(tls=True, sasl={"alice": "hunter2"}) as broker:
+        settings = broker.client_settings()
+        clusters = tmp_path / "clusters.toml"
+        clusters.write_text("[c]\n" + "".join(f"{name} = {json.dumps(each)}\n" for name, each in settings.items()))
+        monkeypatch.setenv("OTTLA_CLUSTERS_FILE", str(clusters))
+        done = run("clicks", "--cluster", "c", "--records", "2000", "--producers", "1", "--json", *PATIENT)
+    assert done.returncode == 0, done.stderr
+    assert figures(done)["read"] == 2_000
+    assert "hunter2" not in done.stdout + done.stderr
+
+
 def test_a_broken_promise_ends_with_1(ottla_fresh_broker: EmbeddedBroker) -> None:
     done = run("clicks", "-b", ottla_fresh_broker.bootstrap_servers, "--records", "2000", "--p99-ms", "0.1")
     assert done.returncode == 1, done.stderr

@@ -48,7 +48,8 @@ def metrics_port() -> int:
 
 @pytest.fixture
 def broker(metrics_port: int) -> Iterator[Broker]:
-    with Broker({"orders": 2}, settings={"ottla.metrics.port": metrics_port}) as broker:
+    kept = {"log.retention.ms": -1}
+    with Broker({"orders": 2}, settings={"ottla.metrics.port": metrics_port} | kept) as broker:
         yield broker
 
 

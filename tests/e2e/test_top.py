@@ -87,11 +87,15 @@ def test_in_a_terminal(broker: Broker) -> None:
         screen.resize(10, 40)
         screen.signal(signal.SIGWINCH)
         wait_until(lambda: b"[3 groups]" in screen.drawn, "a frame")
+        wait_until(lambda: screen.display.rows[1].startswith(" 1 brokers   2 topics  [3 groups]"), "the narrow window")
+        assert screen.display.rows[3].split()[:2] == ["GROUP", "STATE"]
+        assert screen.display.screen.cursor.hidden
         screen.press("q")
         assert screen.wait() == 0
         wait_until(lambda: screen.drawn.endswith(b"\x1b[?1049l"), "the end")
         assert b"\x1b[2J" not in screen.drawn
         assert screen.echoes
+        assert not screen.display.screen.cursor.hidden
 
 
 def test_ctrl_c_and_no_color(broker: Broker) -> None:
@@ -102,4 +106,5 @@ def test_ctrl_c_and_no_color(broker: Broker) -> None:
         assert screen.wait() == 130
         wait_until(lambda: screen.drawn.endswith(b"\x1b[?1049l"), "the end")
         assert screen.echoes
+        assert not screen.display.screen.cursor.hidden
         assert "Traceback" not in screen.text

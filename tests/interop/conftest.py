@@ -22,6 +22,7 @@ from support.old_consumers import OldConsumer
 from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.zk_clusters import Cluster
+from support.zk_trees import open_tree
 
 #: What `support.apache` sets for Apache Kafka too, where tests can see a difference. Records are as old as they like.
 SETTINGS = {
@@ -175,8 +176,7 @@ def embedded_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clust
 @pytest.fixture
 def zk(cluster: Cluster) -> Iterator[KazooClient]:
     """A client of the ZooKeeper of the cluster under test, which each folder chooses."""
-    client = KazooClient(hosts=cluster.zookeeper)
-    client.start()
+    client = open_tree(cluster.zookeeper)
     try:
         yield client
     finally:

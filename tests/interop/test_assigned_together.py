@@ -39,6 +39,8 @@ NONE, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 27, 79
 REQUIREMENTS = {"range": "A1", "roundrobin": "A2", "sticky": "A3", "cooperative-sticky": "A4"}
 PARTITIONS = 7
 SESSION_MS = 10_000
+#: Of the member that sends its heartbeats between other work.
+BY_HAND_MS = 60_000
 TIMEOUT_S = 60.0
 
 
@@ -127,8 +129,8 @@ class OurMember:
         )
         body: Json = {
             "group_id": self.group,
-            "session_timeout_ms": SESSION_MS,
-            "rebalance_timeout_ms": SESSION_MS,
+            "session_timeout_ms": BY_HAND_MS,
+            "rebalance_timeout_ms": BY_HAND_MS,
             "protocol_type": "consumer",
             "protocols": [{"name": self.assignor.name, "metadata": metadata}],
         }

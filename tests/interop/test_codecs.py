@@ -35,7 +35,7 @@ def produce_all(bootstrap: str, topic: str, codec: str) -> list[str]:
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec})
     for line in lines_of("confluent"):
         producer.produce(topic, line.encode(), partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     text = "".join(f"{line}\n" for line in lines_of("kcat"))
     run_tool([str(kcat_executable()), "-b", bootstrap, "-P", "-t", topic, "-p", "0", "-z", codec], stdin=text)
     asyncio.run(produce_with_aiokafka(bootstrap, topic, codec))
@@ -61,7 +61,7 @@ def with_kafka_python(bootstrap: str, topic: str, codec: str) -> None:
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, compression_type=kind, linger_ms=20)
     for line in lines_of("kafka-python"):
         producer.send(topic, line.encode(), partition=0)
-    producer.flush(20)
+    producer.flush(120)
     producer.close()
 
 

@@ -64,7 +64,7 @@ def make_consumer(broker: RunningBroker, unique: str) -> Iterator[Callable[..., 
             "group.id": unique,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 200,
             "topic.metadata.refresh.interval.ms": 1000,
         }

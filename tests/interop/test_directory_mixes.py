@@ -24,7 +24,6 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from kazoo.client import KazooClient
 
 from interop.test_log_directories import register
 from ottla.records.batch import MAGIC_AT, BatchHeader, parse_batch_header
@@ -53,6 +52,7 @@ from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.processes import run_tool
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 pytestmark = [
     pytest.mark.needs_kafka,
@@ -135,8 +135,7 @@ class Passage:
     def wait_for_the_dead(self) -> None:
         """Until ZooKeeper knows that a broker which was killed is gone: Apache Kafka does not start before."""
         host, _, path = self.chroot.partition("/")
-        client = KazooClient(hosts=host)
-        client.start()
+        client = open_tree(host)
         try:
             wait_until(lambda: not client.exists(f"/{path}/brokers/ids/1"), "the end of a session")
         finally:

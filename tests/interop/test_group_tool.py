@@ -67,7 +67,7 @@ def topic(broker: RunningBroker, unique: str) -> str:
     for partition in range(3):
         for number in range(RECORDS - 10 * partition):
             producer.produce(unique, b"v", partition=partition, timestamp=1_000_000 + 1000 * number)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     return unique
 
 
@@ -101,7 +101,7 @@ def settle(*members: Consumer, partitions: int = 3) -> None:
         sizes = [len(member.assignment()) for member in members]
         return sum(sizes) == partitions and all(sizes)
 
-    wait_until(owned, "every member has partitions", timeout_s=30)
+    wait_until(owned, "every member has partitions")
 
 
 def commit(broker: RunningBroker, group: str, offsets: dict[tuple[str, int], int]) -> None:

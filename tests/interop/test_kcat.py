@@ -25,7 +25,7 @@ def kcat(broker: RunningBroker) -> Callable[..., str]:
     def run(*arguments: str, stdin: str | None = None) -> str:
         program = kcat_executable()
         assert program is not None
-        return run_tool([program, "-b", broker.bootstrap, *arguments], stdin=stdin, timeout_s=30).stdout
+        return run_tool([program, "-b", broker.bootstrap, *arguments], stdin=stdin, timeout_s=120).stdout
 
     return run
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
 
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
 from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3")]
 
@@ -282,8 +282,7 @@ def register(connect: str, log_dir: Path) -> None:
             assert found is not None
             topic_ids[name] = found[1]
     host, _, path = connect.partition("/")
-    client = KazooClient(hosts=host)
-    client.start()
+    client = open_tree(host)
     try:
         cluster = {"version": "1", "id": properties["cluster.id"]}
         client.create(f"/{path}/cluster/id", json.dumps(cluster).encode(), makepath=True)

@@ -77,7 +77,7 @@ def fill(apache: ApacheKafka, raw: RawConnection) -> None:
             key = None if number % 4 == 3 else f"k{number}".encode()
             producer.produce(TOPIC, value, key=key, timestamp=T + 10 * number)
             number += 1
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
     consumer = Consumer({"bootstrap.servers": apache.bootstrap, "group.id": GROUP, "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition(TOPIC, 0, 123, metadata="so far")], asynchronous=False)
     consumer.close()
@@ -126,7 +126,7 @@ def life_goes_on(ottla: OttlaServer, end: int) -> None:
     producer = Producer({"bootstrap.servers": ottla.bootstrap})
     for number in range(50):
         producer.produce(TOPIC, f"new {number}".encode() * 20)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     ottla.kill9()
     ottla.restart()
     consumer = Consumer({"bootstrap.servers": ottla.bootstrap, "group.id": "after", "check.crcs": True})

@@ -125,7 +125,7 @@ def test_librdkafka_set_for_an_old_broker(
     producer = Producer({**old, "compression.codec": codec, "linger.ms": 20, "enable.idempotence": False})
     for key, value in sent_by_client(codec):
         producer.produce(unique, key=key, value=value, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     content += sent_by_client(codec)
     consumer = Consumer({**old, "group.id": unique, "enable.auto.commit": False})
     try:

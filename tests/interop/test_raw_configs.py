@@ -225,6 +225,13 @@ def test_values_come_from_the_topic_the_broker_and_all_brokers(
             incremental(BROKER, "", [("log.retention.ms", DELETE, None), ("log.cleanup.policy", DELETE, None)])
         )
 
+    def gone() -> bool:
+        both = pair.ask_each("DescribeConfigs", 4, resources=[asked(TOPIC, unique)], include_synonyms=True)
+        return set_by(both.ours, BY_BROKER, BY_DEFAULT) == set_by(both.theirs, BY_BROKER, BY_DEFAULT) == []
+
+    # Otherwise the next topics of these brokers may be compacted.
+    wait_until(gone, "the brokers to learn that their own settings are gone")
+
 
 def test_where_apache_kafka_fails_we_say_what_is_wrong(pair: BrokerPair, unique: str) -> None:
     pair.create_topic(unique)

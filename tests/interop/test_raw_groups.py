@@ -65,13 +65,13 @@ class Member:
     def join_body(self, version: int, **more: Any) -> Json:
         body: Json = {
             "group_id": self.group,
-            "session_timeout_ms": 10_000,
+            "session_timeout_ms": 60_000,
             "member_id": self.id,
             "protocol_type": "consumer",
             "protocols": PROTOCOLS,
         }
         if version >= 1:
-            body["rebalance_timeout_ms"] = 10_000
+            body["rebalance_timeout_ms"] = 60_000
         if version >= 5 and self.instance is not None:
             body["group_instance_id"] = self.instance
         return body | more
@@ -214,7 +214,7 @@ def test_wrong_generations_and_members(pair: BrokerPair, group: str) -> None:
 def test_unreadable_metadata_stalls_nobody(ottla_only: OttlaServer, connect: Any, unique: str, metadata: bytes) -> None:
     raw = connect(ottla_only)
     wait_until(lambda: coordinator_is_up(raw, unique), "the coordinator")
-    body: Json = {"group_id": unique, "session_timeout_ms": 10_000, "member_id": "", "protocol_type": "consumer"}
+    body: Json = {"group_id": unique, "session_timeout_ms": 60_000, "member_id": "", "protocol_type": "consumer"}
     bad = raw.request("JoinGroup", 0, protocols=[{"name": "range", "metadata": metadata}], **body)
     assert bad["error_code"] != NONE
     good = raw.request("JoinGroup", 0, protocols=PROTOCOLS, **body)

@@ -25,7 +25,10 @@ SERVED = {
     "DeleteGroups", "DescribeCluster", "AlterConfigs", "IncrementalAlterConfigs", "DescribeLogDirs",
     "OffsetDelete", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition",
     "AllocateProducerIds", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments",
-    "DescribeProducers", "AlterReplicaLogDirs",
+    "DescribeProducers", "AlterReplicaLogDirs", "SaslHandshake", "SaslAuthenticate", "DescribeAcls", "CreateAcls",
+    "DeleteAcls", "DescribeUserScramCredentials", "AlterUserScramCredentials", "DescribeClientQuotas",
+    "AlterClientQuotas",
+    "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
 }  # fmt: skip
 #: Apache Kafka has it with KRaft only.
 BEYOND = {"UnregisterBroker": (0, 0)}

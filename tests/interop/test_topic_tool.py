@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from support.apache import ApacheKafka, ApacheZooKeeper
 from support.brokers import RunningBroker
+from support.controller import wait_until_all_are_known
 from support.java import java_tool
 from support.processes import run_tool
 from support.waiting import wait_until
@@ -87,7 +88,7 @@ def test_a_topic_from_its_creation_to_its_deletion(tool: Tool, unique: str) -> N
     producer = Producer({"bootstrap.servers": tool.bootstrap})
     for number in range(10):
         producer.produce(unique, b"v", partition=number % 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     [topic] = tool.json("describe", unique)
     assert (topic["partition_count"], topic["replication_factor"], topic["configs"]) == (
         2, 1, {"retention.ms": "86400000"},
@@ -168,6 +169,7 @@ def three_apaches(
             )
             running.callback(broker.stop)
             brokers.append(broker.start())
+        wait_until_all_are_known([each.bootstrap for each in brokers])
         yield brokers
 
 

@@ -59,6 +59,19 @@ def test_it():
 
 
 @PLACES
+def test_no_program_sees_the_users_terminal(tmp_path: Path, place: list[str]) -> None:
+    source = """
+import subprocess, sys
+def test_it():
+    names = subprocess.run([sys.executable, "-c", "import os; print(*os.environ)"], capture_output=True, text=True)
+    assert not {"COLUMNS", "LINES", "NO_COLOR", "OTTLA_BOOTSTRAP_SERVER"}.intersection(names.stdout.split())
+"""
+    shell = {"COLUMNS": "80", "LINES": "24", "NO_COLOR": "1", "OTTLA_BOOTSTRAP_SERVER": "nowhere:9092"}
+    done = run_suite(tmp_path, source, *place, env=shell)
+    assert done.returncode == 0, done.stdout
+
+
+@PLACES
 def test_an_orphan_left_running_fails_the_run_and_is_killed(tmp_path: Path, place: list[str]) -> None:
     source = """
 import subprocess, sys

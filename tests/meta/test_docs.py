@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+from ast import ImportFrom, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST, walk
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.wire.apis import API
 from support.documents import PAGES, commands
 from support.spec_report import requirement_ids
+from support.walkthrough import code_blocks
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
@@ -56,6 +59,21 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_python_blocks_import_what_there_is(document: Path) -> None:
+    """Of all pages, those that no walk runs included: the block is Python, and what it imports of ottla is there."""
+    for block in code_blocks(document):
+        if block.language != "python" or block.text.startswith(">>>"):  # a session at the prompt
+            continue
+        source = f"{document.name}, line {block.line}"
+        tree = compile(block.text.replace("…", "..."), source, "exec", PyCF_ONLY_AST | PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in walk(tree):
+            if isinstance(node, ImportFrom) and node.module and node.module.partition(".")[0] == "ottla":
+                module = import_module(node.module)
+                missing = [each.name for each in node.names if not hasattr(module, each.name)]
+                assert missing == [], source
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_commands_exist(document: Path) -> None:
     """Every `./run X` that a page shows is one that `./run help` lists, and every `./run ottla X` a command."""
     usage = subprocess.run([PROJECT / "run", "help"], capture_output=True, text=True, check=True).stdout
@@ -67,6 +85,11 @@ def test_commands_exist(document: Path) -> None:
     first_words = {name.split()[0] for name in commands()}
     unknown += [f"ottla {word}" for word in ottla if word[0].islower() and word not in first_words]
     assert unknown == []
+
+
+def test_the_number_of_apis_is_right() -> None:
+    for name in ("README.md", "CHANGELOG.md"):
+        assert f"serves {len(SERVED)} APIs" in (PROJECT / name).read_text()
 
 
 def test_every_setting_is_documented() -> None:

@@ -16,7 +16,7 @@ import pytest
 from support import java
 from support.apache import ApacheKafka
 from support.brokers import RunningBroker
-from support.controller import brokers_and_controller, knows_its_controller
+from support.controller import brokers_and_controller, knows_its_controller, wait_until_all_are_known
 from support.cpu_clock import process_cpu_seconds
 from support.fake_cluster import FakeCluster
 from support.java import QUICK_START, archive_made_of, class_archive, java_command, java_tool
@@ -108,10 +108,11 @@ def test_both_brokers_take_a_record_and_give_it_back(broker: RunningBroker, uniq
 def test_our_broker_can_be_killed_restarted_and_stopped(ottla_server: OttlaServer) -> None:
     port = ottla_server.port
     assert port > 0
-    assert 0 < ottla_server.ready_after_s < 20
+    assert ottla_server.ready_after_s > 0
     assert ottla_server.server.memory_bytes() > 1024 * 1024
     assert ottla_server.server.cpu_seconds() > 0
     assert knows_its_controller(LOOPBACK, port)
+    wait_until_all_are_known([ottla_server.bootstrap])
     ottla_server.kill9()
     assert not accepts_connections(LOOPBACK, port)
     ottla_server.restart()

@@ -22,7 +22,6 @@ MOST_METHODS = 40
 #: Classes that are larger: public facades, and those that have yet to be split. None may come in.
 LARGE_CLASSES = {
     "Consumer",
-    "PlaintextConnection",
 }
 #: Docstrings name the thing or the verb.
 VAGUE_OPENING = re.compile(r"(What|Those|Where|So|Who)\b")
@@ -48,7 +47,7 @@ FORBIDDEN_TEXTS = [
     "/" + "root/",
     "/" + "home/",
 ]
-GENERATED_OR_BINARY = {".bin", ".gz", ".jar", ".lock", ".parquet", ".png", ".snapshot", ".zip"}
+GENERATED_OR_BINARY = {".bin", ".gz", ".jar", ".jks", ".lock", ".p12", ".parquet", ".png", ".snapshot", ".zip"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

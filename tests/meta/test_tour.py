@@ -13,6 +13,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 TOUR = PROJECT / "docs" / "tour"
 PAGES = sorted(TOUR.glob("[0-9][0-9]-*.md"))
 PAGE_COUNT = 18
+TWO_SCREENS_LINES = 100
 #: Requirements of these letters have a page of the tour.
 LETTERS = "LPCAGZR"
 #: What ottla does not have yet: transactions, and the protocols of Kafka 4 (docs/skipped.md).
@@ -41,3 +42,8 @@ def test_the_index_has_all_pages_in_order() -> None:
         number = int(page.name[:2])
         title = page.read_text().splitlines()[0].removeprefix(f"# {number}. ")
         assert lines[number - 1][1].startswith(f"[{title}]({page.name}): "), page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name[:2])
+def test_a_page_has_two_screens(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= TWO_SCREENS_LINES

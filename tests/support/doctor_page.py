@@ -42,7 +42,6 @@ _NOT_SEEN = """
 
 - Whether the clocks of brokers are right: no response of a broker carries its time. Timestamps from the future show
   clocks of producers that are ahead.
-- Certificates and logins: ottla's clients have neither TLS nor SASL.
 - Disks of other machines, beyond what brokers report of their volumes.
 - Members of groups with the consumer protocol (KIP-848): their state, offsets and lag are seen, their assignments and
   progress are not.

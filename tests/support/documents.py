@@ -13,7 +13,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from ottla.broker.served import SERVED
 from ottla.cli.main import app
-from ottla.client.client_metrics import GAUGES, MEASURED, TOTALS
+from ottla.client.client_metrics import ENDINGS
 from ottla.client.configs import reference as client_reference
 from ottla.config import reference
 from ottla.wire.apis import API, ApiKey
@@ -22,7 +22,9 @@ from support.doctor_page import doctor_page
 from support.group_page import groups_page
 from support.metrics_page import metrics_page
 from support.pipeline_keys_page import pipeline_keys_page
+from support.screen_pictures import SCREENS
 from support.spark_options_page import spark_options_page
+from support.tour_pictures import DRAWINGS
 
 PROJECT = Path(__file__).resolve().parents[2]
 HANDLERS = PROJECT / "src" / "ottla" / "broker" / "handlers"
@@ -34,16 +36,18 @@ def apis_page() -> str:
     rows = [f"# The APIs that the broker serves\n\n{MADE_BY}"]
     rows.append(
         "The versions served are what ApiVersions answers; those of Apache Kafka 3.9 stand beside them. Each "
-        "handler opens with what every version added.\n"
+        "handler opens with what every version added. With an authorizer a request needs the operations "
+        "([ACLs](acls.md)); where there are several, each is for a part of it, or one in place of another.\n"
     )
-    rows.append("| key | API | served | Kafka 3.9 | handler |\n|---|---|---|---|---|")
+    rows.append("| key | API | served | Kafka 3.9 | operations | handler |\n|---|---|---|---|---|---|")
     for key, served in sorted(SERVED.items()):
         api = API[key]
         path = HANDLERS / f"{served.module}.py"
         handler = f"[{served.module}](../src/ottla/broker/handlers/{path.name})"
         rows.append(
             f"| {key} | {api.name} | {_versions(served.min_version, served.max_version)} "
-            f"| {_versions(api.min_version, api.max_version)} | {handler}: {_first_sentence(path)} |"
+            f"| {_versions(api.min_version, api.max_version)} | {_operations(path)} "
+            f"| {handler}: {_first_sentence(path)} |"
         )
     missing = [key for key in ApiKey if key not in SERVED]
     rows.append("\n## Not served yet\n")
@@ -58,6 +62,44 @@ def _versions(first: int, last: int) -> str:
 
 def _camel(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
+
+
+#: Functions of `broker.authorization`, and the resource of what they declare.
+_RESOURCES = {"on_cluster": "Cluster", "on_group": "Group", "on_topic": "Topic", "on_topics": "Topic"}
+
+
+def _operations(path: Path) -> str:
+    """The operations that a handler declares, as its code names them."""
+    found: dict[str, None] = {}
+    tree = ast.parse(path.read_text())
+    (declared,) = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "accesses"]
+    constants = {
+        target.id: each.value
+        for each in tree.body
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(declared):
+        if isinstance(node, ast.Name) and node.id == "CLUSTER_ACTION":
+            found["Cluster ClusterAction"] = None
+        call = constants.get(node.id) if isinstance(node, ast.Name) else node
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            continue
+        names = [_code_name(each, constants) for each in call.args]
+        if call.func.id in _RESOURCES:
+            found[f"{_RESOURCES[call.func.id]} {names[0]}"] = None
+        elif call.func.id == "Access":
+            found[f"{names[1] or 'Group, TransactionalId'} {names[0]}"] = None
+        elif call.func.id == "accesses_of":
+            found[f"Topic, Cluster {names[0]}"] = None
+    return "; ".join(found)
+
+
+def _code_name(node: ast.expr, constants: dict[str, ast.expr]) -> str:
+    """Kafka's name of `Operation.READ`, or of a constant that is one; empty for anything else."""
+    value = constants.get(node.id, node) if isinstance(node, ast.Name) else node
+    return _camel(value.attr) if isinstance(value, ast.Attribute) else ""
 
 
 def _first_sentence(path: Path) -> str:
@@ -137,11 +179,33 @@ def _paragraphs(text: str) -> str:
 
 _METRICS_INTRODUCTION = """\
 `metrics()` of a producer or a consumer gives these as a dict from name to number. Names and groups are Kafka's; only
-`client-state` is not.
+`client-state` and `rejoin-needed` are not.
 
 NAME-total only grows; NAME-rate is its growth per second, NAME-avg and NAME-max are of what was measured, over the last
 `metrics.num.samples` times `metrics.sample.window.ms`, or since the metrics were read last where that is longer; NaN
 where there was nothing. A figure with tags has them behind its name: `records-lag{topic=t,partition=0}`.
+
+## Prometheus and OpenTelemetry
+
+Both read the figures of a running program in a thread of their own. Name the clients; sync and asyncio ones both work.
+
+```python
+from ottla.client import ClientCollector, observe_metrics, serve_metrics
+
+server = serve_metrics(9404, producer, consumer)  # http://127.0.0.1:9404/metrics, until server.close()
+prometheus_client.REGISTRY.register(ClientCollector(producer, consumer))  # or at the endpoint that you have
+observe_metrics(opentelemetry.metrics.get_meter("orders"), producer, consumer)
+```
+
+- Prometheus needs `pip install 'ottla[metrics]'`. Names are those that the JMX exporter makes without rules, in lower
+  case: `kafka_`, `producer` or `consumer`, the group and the figure, as in
+  `kafka_producer_producer_metrics_record_send_total` and `kafka_consumer_consumer_fetch_manager_metrics_records_lag`.
+  Labels are `client_id`, and `topic` and `partition` where the figure has them.
+- OpenTelemetry needs its `opentelemetry-api`, and an SDK to export. Names are those of its agent for Java:
+  `kafka.producer.record_send_total`, `kafka.consumer.records_lag`. Attributes are `client-id`, `topic`, `partition`.
+- NAME-total is a counter, the rest are gauges. OpenTelemetry gets no NaN.
+
+## All figures
 """
 
 
@@ -150,8 +214,7 @@ def client_metrics_page() -> str:
     rows = [f"# What clients count\n\n{MADE_BY}"]
     rows.append(_METRICS_INTRODUCTION)
     rows.append("| figure | group | meaning |\n|---|---|---|")
-    endings = ((TOTALS, ("-total", "-rate")), (MEASURED, ("-avg", "-max")), (GAUGES, ("",)))
-    for declared, ends in endings:
+    for declared, ends in ENDINGS:
         for name, (group, documentation, tags) in declared.items():
             told = f"{{{','.join(tags)}}}" if tags else ""
             rows.append(f"| {', '.join(f'`{name}{end}{told}`' for end in ends)} | {group} | {documentation} |")
@@ -191,4 +254,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/pipeline-keys.md": lambda: pipeline_keys_page(MADE_BY),
     "docs/settings.md": reference.render,
     "docs/spark-options.md": lambda: spark_options_page(MADE_BY),
+    **{f"docs/pictures/{name}.svg": make for name, make in (SCREENS | DRAWINGS).items()},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 import uuid
 from collections import defaultdict, deque
@@ -114,9 +115,13 @@ class Log:
 
 
 class FakeCluster:
-    """Brokers 0 to `count - 1`. Set `leaders`, `logs`, `faults` as the test needs; `requests` is what came."""
+    """Brokers 0 to `count - 1`, with listeners for TLS where there is a context.
 
-    def __init__(self, count: int) -> None:
+    Set `leaders`, `logs`, `faults` as the test needs; `requests` is what came.
+    """
+
+    def __init__(self, count: int, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.leaders: dict[TopicPartition, int] = {}
         self.logs: dict[TopicPartition, Log] = defaultdict(Log)
         self.leader_epochs: dict[TopicPartition, int] = {}
@@ -164,7 +169,7 @@ class FakeCluster:
 
     async def _listen(self, node: int) -> None:
         port = self.ports.get(node, 0)
-        server = await self._loop.create_server(lambda: FakeConnection(self, node), HOST, port)
+        server = await self._loop.create_server(lambda: FakeConnection(self, node), HOST, port, ssl=self._tls)
         self._servers[node] = server
         self.ports[node] = server.sockets[0].getsockname()[1]
         self.advertised.setdefault(node, (HOST, self.ports[node]))

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-ORDER_TIMEOUT_S = 30.0
+ORDER_TIMEOUT_S = 120.0
 LONGEST_ORDER_BYTES = 100
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from ottla.broker.authorization import SUPPORTED_BITS
 from ottla.broker.slices import start
+from ottla.cluster.acls import ResourceType
 from ottla.wire.codec import decode, encode
 from ottla.wire.schema import Message
 from ottla.wire.sliced import encode_in_slices
@@ -20,13 +22,18 @@ class HandlerContext:
         self.listener_name = listener_name
         self.client_host = "/1.2.3.4"
         self.throttle_ms = 0
+        self.charge = None
         self.permitted = None
+        self.charge = None
         self.is_gone = False
         #: The answer, decoded.
         self.answer: Any = None
 
     def permits(self, *_: object) -> bool:
         return True
+
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
+        return SUPPORTED_BITS[resource_type]
 
     def reply(self, response: Message) -> None:
         self._answered(type(response), encode(response, self.api_version))

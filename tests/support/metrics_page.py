@@ -16,7 +16,8 @@ def metrics_page(made_by: str) -> str:
         "```\npip install 'ottla[metrics]'\nottla serve -c ottla.metrics.port=9404\n"
         f"curl http://127.0.0.1:9404{PATH}\n```\n",
         "The format is Prometheus's text format. It is off by default, and listens on the loopback unless "
-        "`ottla.metrics.host` says otherwise, since it has no login. Values are read on the event loop at each scrape, "
+        "`ottla.metrics.host` says otherwise, since it has no login; `ottla.metrics.tls.listener` serves it by "
+        "[HTTPS](security.md#tls-listeners-of-a-broker). Values are read on the event loop at each scrape, "
         "in slices between which requests are served; a disk thread writes the text.\n",
         "Where Apache Kafka has the figure, name and labels are those that Strimzi's rules for the JMX exporter make "
         "of its MBean; figures of partitions and groups have the names of kafka_exporter, too. So dashboards for Kafka "
@@ -25,6 +26,8 @@ def metrics_page(made_by: str) -> str:
         "which it has no partition any more takes its values along. No metric has more than "
         f"{MOST_VALUES:,} values: one that would have more is left out, "
         "the log says so, and `ottla_metrics_left_out` counts it.\n",
+        "Producers and consumers give [their own figures](client-metrics.md#prometheus-and-opentelemetry) to "
+        "Prometheus and OpenTelemetry.\n",
         "[docker/grafana-dashboard.json](../docker/grafana-dashboard.json) is a dashboard for Grafana, "
         "[docker/prometheus-rules.yml](../docker/prometheus-rules.yml) has "
         "[alarms](operations.md#what-to-watch) for Prometheus.\n",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from support.ports import LOOPBACK
@@ -20,10 +20,18 @@ _LISTENING = re.compile(r"listening on [^\s:,]+:(\d+)")
 class OttlaZooKeeper:
     """`python -m ottla zookeeper` on a free port with its data in `folder/data`; a second start keeps both."""
 
-    def __init__(self, folder: Path, *, tick_time_ms: int = TICK_TIME_MS, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tick_time_ms: int = TICK_TIME_MS,
+        env: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
         self.tick_time_ms = tick_time_ms
         self.env = dict(env or {})
+        self.arguments = list(arguments)
         self.data = folder / "data"
         self.port = 0
         self._server: ServerProcess | None = None
@@ -42,7 +50,7 @@ class OttlaZooKeeper:
     def start(self) -> OttlaZooKeeper:
         """Start it and wait for its ready line."""
         command = [sys.executable, "-u", "-m", "ottla", "zookeeper", "--host", LOOPBACK, "--port", str(self.port)]
-        command += ["--data", str(self.data), "--tick-time-ms", str(self.tick_time_ms)]
+        command += ["--data", str(self.data), "--tick-time-ms", str(self.tick_time_ms), *self.arguments]
         self._server = server = ServerProcess("ottla-zookeeper", command, self.folder, self.env)
         self.port = server.wait_until_ready(self._port_when_ready, START_TIMEOUT_S)
         return self

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.client.consumer.listener import ConsumerRebalanceListener
 from ottla.client.model import TopicPartition
 
-SETTLED_TIMEOUT_S = 60.0
+SETTLED_TIMEOUT_S = 120.0
 POLL_MS = 20
 
 

@@ -10,7 +10,7 @@ from support.waiting import wait_until
 
 #: Base offset, and the bytes that follow these twelve.
 _BATCH_HEAD = struct.Struct(">qi")
-SETTLE_TIMEOUT_S = 30.0
+SETTLE_TIMEOUT_S = 120.0
 
 
 def batches(partition_directory: Path) -> dict[int, bytes]:

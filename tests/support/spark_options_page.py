@@ -21,9 +21,11 @@ contradict each other are one error each, which names the option and the cure. [
 
 _REFUSED = """
 Refused when reading, as by Spark's source: `kafka.enable.auto.commit`, `kafka.key.deserializer`,
-`kafka.value.deserializer`, `kafka.interceptor.classes`; and TLS and logins (`kafka.security.protocol` and the like),
-which the clients do not have yet. Real-time mode (`trigger(realTime=…)`) is nothing that Spark 4.2 and 4.3 offer to
-sources in Python.
+`kafka.value.deserializer`, `kafka.interceptor.classes`. [TLS and SASL](security.md) take `kafka.security.protocol`,
+`kafka.ssl.*` and `kafka.sasl.*`; files of TLS must be where each task runs. Spark's plans, user interface and
+checkpoints do not show their secrets. In a session that `ottla.spark` did not make, `USING ottla OPTIONS (…)` shows
+`kafka.ssl.keystore.key` unless `spark.sql.redaction.options.regex` matches it. Real-time mode
+(`trigger(realTime=…)`) is nothing that Spark 4.2 and 4.3 offer to sources in Python.
 
 ## Writing
 

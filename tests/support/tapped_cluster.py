@@ -18,12 +18,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from support.apache import SESSION_TIMEOUT_MS, ApacheKafka, ApacheZooKeeper
+from support.controller import wait_until_all_are_known
 from support.former_release import former_environment
 from support.java import java_tool
 from support.ottla_server import OttlaServer
 from support.ports import LOOPBACK, free_port
 from support.recording_tap import Recording, RecordingTap
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 #: `former` is the release of ottla before this one.
 Maker = Literal["apache", "ottla", "former"]
@@ -215,10 +217,9 @@ class TappedCluster:
         with ExitStack() as stack:
             stack.callback(self.zookeeper.stop)
             self.zookeeper.start()
-            self._client = KazooClient(hosts=self.zookeeper.connect)
+            self._client = open_tree(self.zookeeper.connect)
             stack.callback(self._client.close)
             stack.callback(self._client.stop)
-            self._client.start()
             for broker_id, maker in enumerate(self._makers, 1):
                 rack = {"broker.rack": self._racks[broker_id - 1]} if self._racks else {}
                 broker = ClusterBroker(
@@ -255,11 +256,16 @@ class TappedCluster:
         """Start the brokers one after the other, so that the first is the controller."""
         for broker_id in self.brokers:
             self.start(broker_id)
+        self._wait_until_all_are_known()
 
     def start_together(self) -> None:
         """Start all brokers at once, which takes less time; any of them may be the controller."""
         with ThreadPoolExecutor(len(self.brokers)) as threads:
             list(threads.map(self.start, self.brokers))
+        self._wait_until_all_are_known()
+
+    def _wait_until_all_are_known(self) -> None:
+        wait_until_all_are_known([broker.bootstrap for broker in self.brokers.values()])
 
     def wait_until_gone(self, broker_id: int) -> None:
         """Until ZooKeeper has no registration of the broker."""

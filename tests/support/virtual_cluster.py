@@ -73,7 +73,7 @@ class VirtualCluster:
                 "listeners": f"PLAINTEXT://{host}:{PORT}",
                 "log.dirs": "/data",
                 **SETTINGS,
-                **{name.replace("_", "."): value for name, value in settings.items()},
+                **{name if "." in name else name.replace("_", "."): value for name, value in settings.items()},
             }
         )
         assert isinstance(config, BrokerConfig), config

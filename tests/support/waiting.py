@@ -12,13 +12,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: For what takes a moment on a quiet machine: a busy one has held processes up for more than a minute.
+WAIT_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.01
 
 
 def wait_until(
     condition: Callable[[], T],
     what: str | Callable[[], str],
-    timeout_s: float = 60.0,
+    timeout_s: float = WAIT_TIMEOUT_S,
     interval_s: float = POLL_INTERVAL_S,
 ) -> T:
     """The first true value of `condition`; an AssertionError naming `what` was waited for after `timeout_s`."""
@@ -33,7 +35,7 @@ def wait_until(
         time.sleep(interval_s)
 
 
-async def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+async def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_TIMEOUT_S) -> None:
     """Let the event loop run until the condition holds; an AssertionError after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -41,7 +43,7 @@ async def until(condition: Callable[[], object], what: str, timeout_s: float = 6
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def wait_until_ended(pid: int, timeout_s: float = 60.0) -> None:
+def wait_until_ended(pid: int, timeout_s: float = WAIT_TIMEOUT_S) -> None:
     """Until the child process has ended, which somebody has to wait for afterwards, as always."""
     wait_until(lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), f"process {pid}", timeout_s)
 

@@ -1,16 +1,35 @@
-"""A plaintext connection over a real socket pair, driven by a loop that the test turns by hand."""
+"""A connection over a real socket pair, driven by a loop that the test turns by hand."""
 
 from __future__ import annotations
 
 import select
 import socket
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from tempfile import NamedTemporaryFile
+from typing import Any, NamedTuple
 
 from ottla.env.disk import DiskFile
 from ottla.env.network import TcpSocket
 from ottla.net.buffers import BufferPool
-from ottla.net.connection import Connection, Principal, QueuedBytes, RequestSlices
-from ottla.net.plaintext import PlaintextConnection
+from ottla.net.connection import ANONYMOUS, Connection, Principal, QueuedBytes, RequestSlices
+from ottla.net.framed import FramedConnection
+from ottla.net.streams import PlainStream
+from ottla.net.tls import TlsByteStream, TlsTerms, connect
+from support.certificates import Issued, issue, the_authority
+
+
+class HandTimer(NamedTuple):
+    """One of the timers of a `HandLoop`."""
+
+    timers: list[tuple[float, Callable[[], object]]]
+    timer: tuple[float, Callable[[], object]]
+
+    def cancel(self) -> None:
+        if self.timer in self.timers:
+            self.timers.remove(self.timer)
 
 
 class HandLoop:
@@ -37,8 +56,9 @@ class HandLoop:
     def call_soon(self, callback: Callable[[], object], /) -> None:
         self.soon.append(callback)
 
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> None:
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> HandTimer:
         self.later.append((delay, callback))
+        return HandTimer(self.later, (delay, callback))
 
     def _ready(self) -> tuple[list[int], list[int]]:
         """The descriptors with something to read, and those that take bytes; `select` knows no numbers above 1,023."""
@@ -117,18 +137,90 @@ class RecordingService:
         self.closed += 1
 
 
-class Wired:
-    """A connection to a service; `beside` another one it has the same loop and service."""
+class TlsClient:
+    """The client's end of a TLS connection over a non-blocking socket, with the calls of a socket."""
 
-    def __init__(self, beside: Wired | None = None) -> None:
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        self.tls = context.wrap_socket(sock, do_handshake_on_connect=False, server_hostname="localhost")
+
+    def shake_hands(self) -> bool:
+        """Continue the handshake; whether it is done."""
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def send(self, data: bytes | memoryview) -> int:
+        try:
+            return self.tls.send(data)
+        except ssl.SSLWantWriteError:
+            raise BlockingIOError from None
+
+    def sendall(self, data: bytes) -> None:
+        sent = 0
+        while sent < len(data):
+            sent += self.send(memoryview(data)[sent : sent + 16384])
+
+    def recv(self, size: int) -> bytes:
+        try:
+            return self.tls.recv(size)
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+
+    def close(self) -> None:
+        with suppress(OSError, ValueError):
+            self.tls.unwrap()
+        self.tls.close()
+
+
+class Wired:
+    """A connection to a service, in TLS with the contexts `tls` of server and client.
+
+    `beside` another one it has the same loop and service.
+    """
+
+    def __init__(self, beside: Wired | None = None, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None) -> None:
+        self.client: Any
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
         self.client.setblocking(False)
         self.loop: HandLoop = HandLoop() if beside is None else beside.loop
         self.service: RecordingService = RecordingService() if beside is None else beside.service
-        self.connection = PlaintextConnection(
-            self.loop, TcpSocket(ours, "127.0.0.1", 1), self.service, "PLAINTEXT", BufferPool()
-        )
+        self.server = ours
+        self.pool = BufferPool()
+        accepted = TcpSocket(ours, "127.0.0.1", 1)
+        self.stream: PlainStream | TlsByteStream
+        #: What the handshake reported.
+        self.reports: list[str] = []
+        if tls is None:
+            self.stream = PlainStream(self.loop, accepted)
+            self.connection = FramedConnection(self.loop, self.stream, self.service, "PLAINTEXT", self.pool)
+            return
+        self.server = ours.dup()  # of the same connection; TLS takes the other
+        terms = TlsTerms(tls[0], principal_of)
+        self.connection = connect(self.loop, accepted, self.service, "SSL", self.pool, terms, self.reports.append)
+        assert isinstance(self.connection._stream, TlsByteStream)
+        self.stream = self.connection._stream
+        self.client = TlsClient(self.client, tls[1])
+
+    @classmethod
+    def of(cls, kind: str) -> Wired:
+        """A connection that is ready for requests: `plain` or `tls`."""
+        wired = cls(tls=contexts() if kind == "tls" else None)
+        if kind == "tls":
+            wired.shake_hands()
+        return wired
+
+    def shake_hands(self) -> None:
+        """Go through the handshake."""
+        while not self.client.shake_hands() or self.connection.principal is None:
+            assert self.loop.turn() or not self.connection.closed, self.reports
+
+    def close(self) -> None:
+        self.connection.close()
+        self.client.close()
+        self.server.close()
 
     def send(self, *payloads: bytes) -> None:
         self.client.sendall(b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads))
@@ -140,10 +232,17 @@ class Wired:
             try:
                 piece = self.client.recv(1 << 20)
             except BlockingIOError:
+                if self.loop.turn():  # part of a TLS record came
+                    continue
                 return data
             if not piece:
                 return data
             data += piece
+
+
+def principal_of(certificate: bytes | None) -> Principal | str:
+    """By the certificate's length, which tells one from none."""
+    return ANONYMOUS if certificate is None else Principal("User", str(len(certificate)))
 
 
 class ShortResponses:
@@ -154,7 +253,7 @@ class ShortResponses:
         self._times = times
         wired.service.answer = self._answer
         self.calls = 0
-        stream = wired.connection._socket
+        stream = wired.stream
         for name in ("send", "sendmsg"):
             setattr(stream, name, self._counted(getattr(stream, name)))
 
@@ -171,3 +270,28 @@ class ShortResponses:
         if not frame.startswith(b"later"):
             self._connection.send_bytes(frame * self._times)
         return None
+
+
+@cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's and a client's, which trusts it."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_keys(server, issue(the_authority(), "localhost"))
+    return server, client_context()
+
+
+def client_context(shown: Issued | None = None, trusted: Issued | None = None) -> ssl.SSLContext:
+    """The context of a client that trusts the authority, or another one, and shows this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=(trusted or the_authority()).certificate_pem)
+    if shown is not None:
+        load_keys(context, shown)
+    return context
+
+
+def load_keys(context: ssl.SSLContext, issued: Issued) -> None:
+    """Give a context a key; `ssl` takes it from files only."""
+    with NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(issued.key_pem() + issued.chain_pem)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -21,13 +21,13 @@ class Cluster(NamedTuple):
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic and wait until all its partitions have leaders."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
         self.wait_for_leaders(topic, partitions)
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give the topic more partitions."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(120)
         self.wait_for_leaders(topic, partitions)
 
     def wait_for_leaders(self, topic: str, partitions: int) -> None:
@@ -35,7 +35,7 @@ class Cluster(NamedTuple):
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
 
         def have_leaders() -> bool:
-            found = admin.list_topics(topic, 10).topics[topic].partitions
+            found = admin.list_topics(topic, 60).topics[topic].partitions
             return len(found) == partitions and all(each.leader >= 0 for each in found.values())
 
         wait_until(have_leaders, f"leaders of {topic}")
@@ -45,4 +45,4 @@ class Cluster(NamedTuple):
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for number in range(first, first + count):
             producer.produce(topic, str(number), partition=number % partitions)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0

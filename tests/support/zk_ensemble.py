@@ -9,6 +9,8 @@ from support.apache import ApacheZooKeeper, four_letter_word
 from support.ports import LOOPBACK, free_port
 
 MEMBERS = 3
+#: Sessions that are to move live through the election of a leader on a busy machine.
+MOST_SESSION_MS = "60000"
 
 
 class ApacheEnsemble:
@@ -22,7 +24,7 @@ class ApacheEnsemble:
             own = folder / f"member-{number}"
             (own / "zookeeper").mkdir(parents=True)
             (own / "zookeeper" / "myid").write_text(str(number))
-            settings = {**servers, "initLimit": "20", "syncLimit": "10"}
+            settings = {**servers, "initLimit": "20", "syncLimit": "10", "maxSessionTimeout": MOST_SESSION_MS}
             member = ApacheZooKeeper(own, heap="128m", overrides=settings)
             member.port = ports[number][0]
             self.members.append(member)

@@ -32,6 +32,7 @@ class _WholeResponseContext(RequestContext):
         super().__init__(context.broker, context.connection, context.header)
         self.permitted = context.permitted
         self.throttle_ms = context.throttle_ms
+        self.charge = context.charge
 
     def reply_parts(self, parts: Sequence[Part], length: int) -> None:
         try:

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ottla.broker.authorization import CLUSTER_NAME, Access, Operation, ResourceType, on_cluster, on_topic
-from ottla.broker.error_answers import error_fields
+from ottla.broker.authorization import Access, on_cluster, on_topic
+from ottla.broker.error_answers import CLUSTER_DENIED, error_fields
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.cluster.configs import (
     BROKER_LOGGER,
     DELETE,
@@ -122,7 +123,7 @@ def _refused_access(context: RequestContext, resource: Resource) -> TopicRefusal
         if not context.permits(Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name):
             return TopicRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     elif not context.permits(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-        return TopicRefusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return CLUSTER_DENIED
     return None
 
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import Access
+from ottla.broker.authorization import SUPPORTED_BITS, Access
 from ottla.broker.connection_state import ConnectionState
 from ottla.broker.error_answers import error_response
 from ottla.net.connection import ANONYMOUS
@@ -16,9 +16,10 @@ from ottla.wire.codec import encode
 from ottla.wire.sliced import encode_in_slices
 
 if TYPE_CHECKING:
-    from ottla.broker.authorization import Operation, ResourceType
+    from ottla.broker.quotas.clients import Charge
     from ottla.broker.request_figures import RequestFigures
     from ottla.broker.services import BrokerServices
+    from ottla.cluster.acls import Operation, ResourceType
     from ottla.net.connection import Connection, Part, Principal
     from ottla.wire.errors import ErrorCode
     from ottla.wire.framing import RequestHeader
@@ -34,7 +35,17 @@ API_VERSIONS = 18
 class RequestContext:
     """A request in work. Exactly one of the `reply…` methods is called for it, now or later."""
 
-    __slots__ = ("api_version", "begun_ms", "broker", "connection", "figures", "header", "permitted", "throttle_ms")
+    __slots__ = (
+        "api_version",
+        "begun_ms",
+        "broker",
+        "charge",
+        "connection",
+        "figures",
+        "header",
+        "permitted",
+        "throttle_ms",
+    )
 
     def __init__(self, broker: BrokerServices, connection: Connection, header: RequestHeader) -> None:
         self.broker = broker
@@ -45,6 +56,8 @@ class RequestContext:
         self.permitted: Collection[Access] | None = None
         #: The throttle time in the response (KIP-219).
         self.throttle_ms = 0
+        #: What counts in the client's quotas, until the request is answered; None without quotas.
+        self.charge: Charge | None = None
         #: When the request was taken up, if it is timed.
         self.begun_ms: float | None = None
         #: Further figures that its time belongs to: of the kind of fetch.
@@ -53,12 +66,20 @@ class RequestContext:
     @property
     def principal(self) -> Principal:
         """The client's identity."""
-        return self.connection.principal or ANONYMOUS
+        return self.connection.principal or self.client_state.expired or ANONYMOUS
 
-    def permits(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def permits(self, operation: Operation, resource_type: ResourceType, name: str | None) -> bool:
         """Whether the client has this access; the handler's `accesses` must have declared it."""
         permitted = self.permitted
         return permitted is None or Access(operation, resource_type, name) in permitted
+
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
+        """The operations on a resource that the client has, as responses have them (KIP-430): bits by their codes."""
+        supported = SUPPORTED_BITS[resource_type]
+        authorizer = self.broker.dispatcher.authorizer
+        if authorizer is None:
+            return supported
+        return supported & authorizer.operations(self.principal, self.connection.peer_host, resource_type, name)
 
     def throttle(self, throttle_ms: int) -> None:
         """Report a throttle time to the client and mute its connection for it; call before the reply (KIP-219)."""
@@ -93,6 +114,8 @@ class RequestContext:
         If it cannot be encoded, the connection is closed: a caller that replies late, from a timer or another client's
         request, must not fail because of it, and this client must not be left waiting.
         """
+        if self.charge is not None:
+            self.charge.answered(self)
         if self.throttle_ms:
             self._set_throttle_time(response)
         try:
@@ -111,6 +134,8 @@ class RequestContext:
 
     async def replied(self, response: Message) -> None:
         """As `reply_in_slices`, for work that runs in slices itself."""
+        if self.charge is not None:
+            self.charge.answered(self)
         if self.throttle_ms:
             self._set_throttle_time(response)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from ottla.broker.request_figures import RequestFigures
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
-from ottla.net.connection import QueuedBytes, RequestSlices
+from ottla.net.connection import ANONYMOUS, QueuedBytes, RequestSlices
+from ottla.net.reports import LimitedReports, call_later
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import ErrorCode, TooManyElementsError, WireError
@@ -27,6 +28,7 @@ from ottla.zk.tree import ZkError
 if TYPE_CHECKING:
     from ottla.broker.authorization import Access, Authorizer
     from ottla.broker.intercept import Intercept
+    from ottla.broker.quotas.clients import Charge, ClientQuotas
     from ottla.broker.served import Handler
     from ottla.broker.services import BrokerServices
     from ottla.env.disk import DiskFile
@@ -86,6 +88,8 @@ class Dispatcher:
         self.authorizer: Authorizer | None = None
         #: Called for every request before its handler (`ottla.broker.intercept`).
         self.intercept: Intercept | None = None
+        #: The quotas of clients; None while there are none.
+        self.quotas: ClientQuotas | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         #: By API key, for the metrics.
         self.requests = {key: RequestFigures(1 + served.max_version) for key, served in SERVED.items()}
@@ -93,6 +97,7 @@ class Dispatcher:
         #: Of the fetches of consumers, and of followers.
         self.fetches = (RequestFigures(fetches), RequestFigures(fetches))
         self.refused_frames = 0
+        self._report_stranger = LimitedReports(log.warning, call_later)
         self.cold_reads = 0
 
     def frame_limit(self, principal: Principal | None) -> int:
@@ -106,14 +111,7 @@ class Dispatcher:
             "socket.request.max.bytes" if connection.principal is not None else "what is taken before authentication"
         )
         what = "negative" if size < 0 else f"larger than {limit}={connection.frame_limit}"
-        log.warning(
-            "closing the connection of %s:%d: a request of %d bytes is %s%s",
-            connection.peer_host,
-            connection.peer_port,
-            size,
-            what,
-            _protocol_guess(size),
-        )
+        self._report(connection, f"a request of {size} bytes is {what}{_protocol_guess(size)}")
 
     def read_ahead(self, file: DiskFile, position: int, length: int, done: Callable[[], None]) -> None:
         """Read a cold range in a disk thread, so that other clients do not wait for the disk."""
@@ -133,13 +131,18 @@ class Dispatcher:
     def connection_closed(self, connection: Connection) -> None:
         """Remove a closed connection and cancel its delayed operation."""
         state = connection.state
-        if isinstance(state, ConnectionState) and state.pending is not None:
-            state.pending.cancel()
+        if isinstance(state, ConnectionState):
+            if state.pending is not None:
+                state.pending.cancel()
+            if state.login is not None:
+                state.login.cancel()
         self._broker.connections.remove(connection)
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Parse and handle one request. Never raises: a bug in a handler is logged and closes the connection."""
         try:
+            if connection.principal is None and self._took_raw_token(connection, frame):
+                return
             header, offset = parse_request_header(frame)
             key, version = header.api_key, header.api_version
             handler = self._handlers.get(key)
@@ -169,7 +172,9 @@ class Dispatcher:
             return
         try:
             context = self._taken_up(connection, header)
-            if self.authorizer is not None or self.intercept is not None:
+            if self.quotas is not None:
+                self._pass_charged(handler, context, request, len(frame))
+            elif self.authorizer is not None or self.intercept is not None:
                 self._pass_gates(handler, context, request)
             else:
                 handler.handle(context, request)
@@ -179,6 +184,15 @@ class Dispatcher:
         except Exception:
             log.exception("a request of %s:%d failed", connection.peer_host, connection.peer_port)
             connection.close()
+
+    def _took_raw_token(self, connection: Connection, frame: memoryview) -> bool:
+        """Answer a frame that is a bare token of SASL; False if it is a request."""
+        from ottla.broker.authentication import raw_login, take_raw_token  # few brokers have listeners with SASL
+
+        login = raw_login(connection)
+        if login is not None:
+            take_raw_token(connection, login, bytes(frame), self._frame_limit)
+        return login is not None
 
     def _taken_up(self, connection: Connection, header: RequestHeader) -> RequestContext:
         context = RequestContext(self._broker, connection, header)
@@ -213,7 +227,10 @@ class Dispatcher:
         """Decode a request that may have very many elements in slices; its frame is kept until the response."""
         connection.keep_frame()
         context = self._taken_up(connection, header)
+        charge = self._charge(context, len(frame))
         self.run(context, self._decode_and_handle(context, handler, frame, offset))
+        if charge is not None:
+            charge.end()
 
     async def _decode_and_handle(
         self, context: RequestContext, handler: Handler, frame: memoryview, offset: int
@@ -246,7 +263,21 @@ class Dispatcher:
         )
         context.answer_error(ErrorCode.INVALID_REQUEST, None)
 
-    # Authorization and faults
+    # Quotas, authorization and faults
+
+    def _pass_charged(self, handler: Handler, context: RequestContext, request: Any, size: int) -> None:
+        """Have a request of a client count in its quotas; its time is counted until the handler returns."""
+        charge = self._charge(context, size)
+        self._pass_gates(handler, context, request)
+        if charge is not None:
+            charge.end()
+
+    def _charge(self, context: RequestContext, size: int) -> Charge | None:
+        if self.quotas is None or context.connection.principal is None:
+            return None
+        charge = context.charge = self.quotas.charge(context, size)
+        charge.begin()
+        return charge
 
     def _pass_gates(self, handler: Handler, context: RequestContext, request: Any) -> None:
         verdict = self.intercept(context, request) if self.intercept is not None else None
@@ -276,21 +307,33 @@ class Dispatcher:
             self._authorize(handler, context, request)
 
     def _authorize(self, handler: Handler, context: RequestContext, request: Any) -> None:
+        """Authorize the accesses that the handler declares, then call the handler; few are decided at once."""
         if self.authorizer is None:
+            handler.handle(context, request)
+            return
+        accesses = iter(handler.accesses(context, request))
+        few = list(islice(accesses, ACCESSES_PER_SLICE))
+        peer_host, key = context.connection.peer_host, context.header.api_key
+        permitted = set(self.authorizer.permitted(context.principal, peer_host, few, key))
+        if len(few) < ACCESSES_PER_SLICE:
+            context.permitted = permitted
             handler.handle(context, request)
         else:
             context.connection.keep_frame()
-            context.run(self._authorize_and_handle(self.authorizer, handler, context, request))
+            context.run(self._authorize_rest(self.authorizer, handler, context, request, permitted, accesses))
 
-    async def _authorize_and_handle(
-        self, authorizer: Authorizer, handler: Handler, context: RequestContext, request: Any
+    async def _authorize_rest(
+        self,
+        authorizer: Authorizer,
+        handler: Handler,
+        context: RequestContext,
+        request: Any,
+        permitted: set[Access],
+        accesses: Iterator[Access],
     ) -> None:
-        """Authorize the accesses that the handler declares, then call the handler."""
-        permitted: set[Access] = set()
-        accesses = iter(handler.accesses(context, request))
-        principal, host = context.principal, context.connection.peer_host
+        principal, host, key = context.principal, context.connection.peer_host, context.header.api_key
         while some := list(islice(accesses, ACCESSES_PER_SLICE)):
-            permitted.update(authorizer.permitted(principal, host, some))
+            permitted.update(authorizer.permitted(principal, host, some, key))
             await self._broker.slices.point()
         context.permitted = permitted
         handler.handle(context, request)
@@ -313,8 +356,16 @@ class Dispatcher:
 
     def _refuse(self, connection: Connection, why: str) -> None:
         self.refused_frames += 1
-        log.warning("closing the connection of %s:%d: %s", connection.peer_host, connection.peer_port, why)
+        self._report(connection, why)
         connection.close()
+
+    def _report(self, connection: Connection, why: str) -> None:
+        """Log why a connection is closed; of clients that are not authenticated only so often."""
+        message = f"closing the connection of {connection.peer_host}:{connection.peer_port}: {why}"
+        if connection.principal in (None, ANONYMOUS):
+            self._report_stranger(connection.listener_name, message)
+        else:
+            log.warning("%s", message)
 
     def run(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
         """Run the first slice of `work` at once, the rest as a task that is cancelled when the connection closes."""
@@ -340,7 +391,8 @@ class Dispatcher:
 
     def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run `work` as a task; at most one per connection, since a connection has one request in work."""
-        task = asyncio.get_running_loop().create_task(self._guard(context, work))
+        counted = work if context.charge is None else context.charge.timed(work)
+        task = asyncio.get_running_loop().create_task(self._guard(context, counted))
         self._tasks[task] = None
 
         def ended(_: asyncio.Task[None]) -> None:

@@ -17,6 +17,8 @@ from ottla.wire.schema import STRING, ArrayKind, Field, Kind, Message, Struct
 
 #: Names of the field with a partition's number.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
+#: The refusal of a client that lacks an access to the cluster.
+CLUSTER_DENIED = TopicRefusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
 
 
 def error_fields(refusal: TopicRefusal | None) -> dict[str, Any]:

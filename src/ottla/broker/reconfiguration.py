@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ottla.cluster.controller_events import UncleanElectionsChanged
 from ottla.cluster.controller_state import UNCLEAN
 from ottla.config.listeners import connections_of_hosts
+from ottla.config.settings import LISTENER_LIMITS, listener_prefix
+from ottla.net.listener import CreationRate
 from ottla.storage.cleaning import CleanerSettings
 from ottla.storage.topic_settings import TopicSettings
 from ottla.storage.upkeep import StorageSettings
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.broker.control.plane import ControlPlane
     from ottla.broker.quotas.replication import ReplicationQuotas
     from ottla.broker.replicas.manager import ReplicaManager
+    from ottla.broker.tls import ListenerTls
     from ottla.cluster.image import TopicImage
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import LogConfig
@@ -47,6 +50,7 @@ class Reconfiguration:
         partitions: ReplicaManager,
         replication_quotas: ReplicationQuotas,
         control: ControlPlane,
+        listener_tls: ListenerTls,
     ) -> None:
         self._config = config
         self._disk = disk
@@ -55,6 +59,7 @@ class Reconfiguration:
         self._partitions = partitions
         self._replication_quotas = replication_quotas
         self._control = control
+        self._listener_tls = listener_tls
         self._allows_unclean_elections = False
 
     def begin(self) -> None:
@@ -97,9 +102,15 @@ class Reconfiguration:
         self._connections.limit_per_host = config.get_int("max.connections.per.ip")
         overrides = config.get_string("max.connections.per.ip.overrides")
         self._connections.limits_of_hosts = connections_of_hosts(overrides)
-        self._connections.creation_rate = config.get_int("max.connection.creation.rate")
+        self._connections.creation_rate.limit = config.get_int("max.connection.creation.rate")
+        for name in (each.listener_name for each in config.listeners):
+            most, rate = (config.get_int(listener_prefix(name) + limit) for limit in LISTENER_LIMITS)
+            self._connections.limits_of_listeners[name] = most
+            self._connections.creation_rates.setdefault(name, CreationRate()).limit = rate
         self._logs.apply_settings(StorageSettings.of(config))
         self._logs.cleaner.apply_settings(CleanerSettings.of(config))
         self._replication_quotas.apply_settings(config)
+        if self._listener_tls.reload(config):
+            self._control.connector.apply_settings(config)
         if self._partitions.fetchers is not None:
             self._partitions.fetchers.spread()

@@ -14,9 +14,11 @@ from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
 from ottla.broker.control.delta_host import DeltaHost
 from ottla.broker.control.dynamic_settings import DynamicSettings
+from ottla.broker.control.encoded_passwords import encoder_problem
 from ottla.broker.control.hosting import Hosting, LostLogs
 from ottla.broker.control.isr_proposals import IsrProposals
 from ottla.broker.control.plane import ControlPlane
+from ottla.broker.control.quota_store import QuotaStore
 from ottla.broker.control.startup import LogsFound, Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.control.znodes import only_broker_of_all_topics
@@ -29,14 +31,17 @@ from ottla.broker.fetch_sessions import FetchSessionCache
 from ottla.broker.fetches.rack_reads import RackReads
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics.service import MetricsService
+from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.quotas.replication import ReplicationQuotas
 from ottla.broker.reconfiguration import Reconfiguration, most_connections
 from ottla.broker.replicas.losses import LossFile
 from ottla.broker.replicas.manager import ReplicaManager
 from ottla.broker.replicas.partition import Replication
 from ottla.broker.slices import LoopSlices
+from ottla.broker.tls import ListenerTls
 from ottla.broker.upkeep import BrokerUpkeep
 from ottla.broker.zookeeper_offsets import OffsetZnodes
+from ottla.cluster.ids import format_uuid
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
@@ -46,23 +51,25 @@ from ottla.env.executor import DiskExecutor, Executor
 from ottla.env.network import ListeningSocket, NetworkError, ServerNetwork, SystemServerNetwork
 from ottla.env.outgoing import Network, SystemNetwork
 from ottla.env.randomness import Randomness
+from ottla.net.connection import ANONYMOUS
 from ottla.net.listener import Acceptor, ConnectionSet
-from ottla.net.plaintext import PlaintextConnection
 from ottla.storage.cleaning import MOST_THREADS, CleanerSettings
 from ottla.storage.manager import LogManager
 from ottla.storage.topic_settings import AdoptionMark
 from ottla.storage.upkeep import StorageSettings
 from ottla.wire.errors import WireError
 from ottla.zk.layout import ZnodeDataError
-from ottla.zk.tree import ZkError
+from ottla.zk.tree import NoAuthError, ZkError
 
 if TYPE_CHECKING:
+    from ottla.broker.authentication import Authentication
+    from ottla.broker.control.acl_store import AclStore
+    from ottla.broker.control.delegation_tokens import DelegationTokens
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.broker.replicas.moving import ReplicaMover
     from ottla.broker.replicas.partition import Partition
     from ottla.cluster.image import ClusterImage
     from ottla.config.broker import BrokerConfig
-    from ottla.net.connection import Connect
     from ottla.peer.connection import PeerConnection
 
 log = logging.getLogger("ottla.broker")
@@ -97,13 +104,10 @@ class Broker:
         randomness: Randomness | None = None,
         network: ServerNetwork | None = None,
         outgoing: Network | None = None,
-        connect: Connect = PlaintextConnection,
         coordination: Coordination | None = None,
     ) -> None:
         self.config = config
         self._network: ServerNetwork = network if network is not None else SystemServerNetwork()
-        #: Makes the connections of the listeners.
-        self._connect = connect
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.disk: Disk = disk if disk is not None else RealDisk()
         self.executor: Executor = executor if executor is not None else DiskExecutor(DISK_THREADS)
@@ -112,6 +116,7 @@ class Broker:
         self.environment = Environment(
             self.clock, outgoing if outgoing is not None else SystemNetwork(), self.randomness
         )
+        self.authentication = _authentication(config, self.randomness, self.clock)
         self.log_dirs = config.log_dirs
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.rack_reads = RackReads(config)
@@ -120,12 +125,14 @@ class Broker:
         self.slices = LoopSlices(self.clock.monotonic_ms)
         self.metadata_cache = MetadataCache()
         #: The fetch sessions of clients, and of followers: neither takes the place of the other.
-        self.fetch_sessions = self._session_cache()
-        self.follower_sessions = self._session_cache()
+        self.fetch_sessions = _session_cache(self)
+        self.follower_sessions = _session_cache(self)
         self.connections = ConnectionSet(most_connections(config, self.disk), config.get_int("max.connections.per.ip"))
         #: Limits on replication.
         self.replication_quotas = ReplicationQuotas(config, self.clock.monotonic_ms)
+        self.client_quotas = ClientQuotas(config, self.clock.monotonic_ms, self._quotas_changed)
         self.dispatcher = Dispatcher(self)
+        self.listener_tls = ListenerTls(self.clock)
         #: The endpoints listened on, with resolved ports.
         self.listening: list[Endpoint] = []
         self.logs = self._log_manager(None if executor is not None else DiskExecutor(MOST_THREADS))
@@ -140,6 +147,7 @@ class Broker:
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.upkeep.on_flushed = self.partitions.flushed
         self.upkeep = BrokerUpkeep(config, self.logs, self.partitions, self.connections, self.slices, self.clock)
+        self.upkeep.on_tick = self._renew_certificates
         self._coordination = coordination
         self._declare_what_runs()
         self.metrics = MetricsService(self)
@@ -151,6 +159,8 @@ class Broker:
         self.groups: GroupCoordinatorService
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
+        self.acls: AclStore | None = None
+        self.delegation_tokens: DelegationTokens | None = None
         self._watched_changes: WatchedChanges | None = None
         self._loss_file: LossFile | None = None
         self._acceptors: list[Acceptor] = []
@@ -158,13 +168,6 @@ class Broker:
     def sessions_of(self, replica_id: int) -> FetchSessionCache:
         """The fetch sessions among which that of a fetch is; the replica id of a client is -1."""
         return self.follower_sessions if replica_id > CONSUMER_REPLICA_ID else self.fetch_sessions
-
-    def _session_cache(self) -> FetchSessionCache:
-        return FetchSessionCache(
-            self.config.get_int("max.incremental.fetch.session.cache.slots"),
-            lambda: 1 + self.randomness.below(2**31 - 1),
-            lambda wanted: self.partitions.hosts(wanted.topic, wanted.index),
-        )
 
     def _replica_manager(self) -> ReplicaManager:
         replication = Replication(
@@ -227,6 +230,9 @@ class Broker:
 
     async def start(self) -> StartRefusal | None:
         """Start the broker; on failure undo everything and return the reason."""
+        unsecured = self.listener_tls.load(self.config) or _login_problems(self.config)
+        if unsecured:
+            return StartRefusal(unsecured)
         try:
             sockets = self._bind()
         except NetworkError as error:
@@ -255,7 +261,8 @@ class Broker:
                 self.connections,
                 log.warning,
                 self.clock.monotonic_ms,
-                self._connect,
+                self.listener_tls.terms.get(endpoint.listener_name),
+                None if endpoint.uses_sasl else ANONYMOUS,
             )
             for listening, endpoint in sockets
         ]
@@ -307,16 +314,24 @@ class Broker:
             problem = f"{error}. {error.cure}, or choose another directory (log.dirs)"
         except ZkError as error:
             problem = f"ZooKeeper at {self.config.get_string_or_none('zookeeper.connect')} failed: {error}"
+            if isinstance(error, NoAuthError):
+                problem += ". Log in as a user whom it allows that (ottla.zookeeper.jaas.config)"
         except asyncio.CancelledError:
             self.logs.close()
-            await coordination.close()
+            await self._leave(coordination)
             raise
         if problem is None:
             self._coordination = coordination
             return None
-        await coordination.close()
+        await self._leave(coordination)
         self.logs.close()
         return StartRefusal(problem)
+
+    async def _leave(self, coordination: Coordination) -> None:
+        for followed in (self.acls, self.delegation_tokens):
+            if followed is not None:
+                await followed.stop()
+        await coordination.close()
 
     async def _join_cluster(self, coordination: Coordination) -> str | None:
         """Open the logs, determine the broker id, register, and host this broker's partitions; return an error, if any.
@@ -338,14 +353,21 @@ class Broker:
         if broker_id < 0 and identity.broker_id is not None:
             broker_id = identity.broker_id
         elif broker_id < 0:
-            broker_id = await self._former_or_new_id(coordination)
+            broker_id = await _former_or_new_id(coordination, self.config)
         self.config = self.config.with_broker_id(broker_id)
         self._load_loss_reports()
         control = self._control = self._control_plane(coordination, broker_id)
         control.membership.on_fatal = lambda message: self.on_fatal(message)
         self.partitions.make_fetchers = lambda: _fetcher_manager(self, control)
         reconfiguration = Reconfiguration(
-            self.config, self.disk, self.connections, self.logs, self.partitions, self.replication_quotas, control
+            self.config,
+            self.disk,
+            self.connections,
+            self.logs,
+            self.partitions,
+            self.replication_quotas,
+            control,
+            self.listener_tls,
         )
         self._host_partitions(control, coordination, reconfiguration)
         startup = Startup(
@@ -361,8 +383,11 @@ class Broker:
         if claimed is not None:
             return claimed.message
         control.topic_configs.subscribe(reconfiguration.topic_changed)
-        self.dynamic_settings = DynamicSettings(zk, self.config, broker_id, reconfiguration.broker_changed)
+        self.dynamic_settings = DynamicSettings(
+            zk, self.config, broker_id, reconfiguration.broker_changed, self.listener_tls.problem, self.randomness
+        )
         await self.dynamic_settings.load()
+        await _secure(self, control)
         reconfiguration.begin()
         started = await startup.start()
         if started is not None:
@@ -408,18 +433,6 @@ class Broker:
                 control.on_took_office = changes.start
             changes.start()
 
-    async def _former_or_new_id(self, coordination: Coordination) -> int:
-        """The id for log directories without `meta.properties`: that of the broker that holds all topics, or a new one.
-
-        With a new id, all partitions would belong to a broker that never comes back. If the metadata is not in this log
-        directory, that broker may be another one.
-        """
-        former = await only_broker_of_all_topics(coordination.zk) if coordination.store is not None else None
-        if former is None:
-            return await generate_broker_id(coordination.zk, self.config)
-        log.warning("meta.properties names no broker.id; continuing as broker %d, which holds all topics", former)
-        return former
-
     def _control_plane(self, coordination: Coordination, broker_id: int) -> ControlPlane:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
         # Resolving this machine's name may take seconds, so it is done only if needed.
@@ -436,6 +449,17 @@ class Broker:
             environment=self.environment,
             highest_producer_id=self.logs.highest_producer_id,
         )
+
+    def _quotas_changed(self) -> None:
+        """Have requests and connections count in quotas while there are some."""
+        quotas = self.client_quotas
+        self.dispatcher.quotas = quotas if quotas.limits_clients else None
+        self.connections.wait_of_host_ms = quotas.connection_wait_ms if quotas.limits_connections else None
+
+    def _renew_certificates(self) -> None:
+        """Use stores of keys whose files have changed."""
+        if self.listener_tls.reload(self.config):
+            self.control.connector.apply_settings(self.config)
 
     def _load_loss_reports(self) -> None:
         self._loss_file = LossFile(self.disk, self.executor, self._first_log_dir())
@@ -501,13 +525,88 @@ class Broker:
             await self._watched_changes.stop()
         await self.control.close()
         if self._coordination is not None:
-            await self._coordination.close()
+            await self._leave(self._coordination)
         if self._loss_file is not None:
             self._loss_file.close()
         # Last, since it unlocks the log directories, which another broker may take then; the first holds the metadata.
         self.logs.close()
         self.upkeep.report_storage()
         self.executor.close()
+
+
+def _authentication(config: BrokerConfig, randomness: Randomness, clock: Clock) -> Authentication | None:
+    """Authenticates the clients of listeners with SASL; None without such listeners."""
+    if not any(endpoint.uses_sasl for endpoint in config.listeners):
+        return None
+    from ottla.broker.authentication import Authentication
+
+    return Authentication(config, randomness, clock)
+
+
+def _login_problems(config: BrokerConfig) -> str:
+    """Every problem of the settings of logins and passwords; empty where there are none."""
+    passwords = encoder_problem(config) or ""
+    if not any(endpoint.uses_sasl for endpoint in config.listeners):
+        return passwords
+    from ottla.broker.logins import login_problems
+
+    return " ".join(login_problems(config)) or passwords
+
+
+async def _former_or_new_id(coordination: Coordination, config: BrokerConfig) -> int:
+    """The id for log directories without `meta.properties`: that of the broker that holds all topics, or a new one.
+
+    With a new id, all partitions would belong to a broker that never comes back. If the metadata is not in this log
+    directory, that broker may be another one.
+    """
+    former = await only_broker_of_all_topics(coordination.zk) if coordination.store is not None else None
+    if former is None:
+        return await generate_broker_id(coordination.zk, config)
+    log.warning("meta.properties names no broker.id; continuing as broker %d, which holds all topics", former)
+    return former
+
+
+async def _secure(broker: Broker, control: ControlPlane) -> None:
+    """Follow who may log in, the ACLs, as configured, and quotas. Raises `ZkError`, `DiskError`."""
+    control.known_quotas = QuotaStore(control.session.zk, broker.client_quotas)
+    await control.known_quotas.load()
+    if broker.config.get_string("authorizer.class.name"):
+        from ottla.broker.acl_authorizer import AclAuthorizer, acl_rules
+        from ottla.broker.control.acl_store import AclStore
+
+        rules = acl_rules(broker.config)
+        broker.acls = AclStore(control.session.zk, rules)
+        await broker.acls.start()
+        broker.dispatcher.authorizer = AclAuthorizer(rules)
+    if broker.authentication is not None:
+        from ottla.broker.control.scram_users import ScramUsers, salt_secret
+
+        control.known_users = ScramUsers(control.session.zk, broker.authentication.scram)
+        await control.known_users.load()
+        proposed = broker.authentication.salt_secret
+        broker.authentication.salt_secret = await salt_secret(control.session.zk, proposed)
+    if broker.config.delegation_token_secret:
+        from ottla.broker.control.delegation_tokens import DelegationTokens, DelegationTokenSettings
+
+        broker.delegation_tokens = tokens = DelegationTokens(
+            control.session.zk,
+            DelegationTokenSettings.of(broker.config),
+            broker.clock,
+            broker.randomness,
+            lambda: format_uuid(control.new_uuid()),
+            lambda: control.is_controller,
+        )
+        await tokens.start()
+        if broker.authentication is not None:
+            broker.authentication.token_login = tokens.login
+
+
+def _session_cache(broker: Broker) -> FetchSessionCache:
+    return FetchSessionCache(
+        broker.config.get_int("max.incremental.fetch.session.cache.slots"),
+        lambda: 1 + broker.randomness.below(2**31 - 1),
+        lambda wanted: broker.partitions.hosts(wanted.topic, wanted.index),
+    )
 
 
 def _fetcher_manager(broker: Broker, control: ControlPlane) -> ReplicaFetcherManager:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from ottla.broker.authentication import Authentication
+    from ottla.broker.authorization import Authorizer
     from ottla.broker.context import RequestContext
+    from ottla.broker.control.acl_store import AclStore
     from ottla.broker.control.control_requests import ControlRequestShell
+    from ottla.broker.control.delegation_tokens import DelegationTokens
     from ottla.broker.control.dynamic_settings import DynamicSettings
     from ottla.broker.control.plane import ControlPlane
     from ottla.broker.conversions import Conversions
@@ -17,10 +21,12 @@ if TYPE_CHECKING:
     from ottla.broker.fetches.rack_reads import RackReads
     from ottla.broker.metadata_cache import MetadataCache
     from ottla.broker.metrics.lag_figures import LagFigures
+    from ottla.broker.quotas.clients import ClientQuotas
     from ottla.broker.quotas.replication import ReplicationQuotas
     from ottla.broker.replicas.manager import ReplicaManager
     from ottla.broker.request_figures import RequestFigures
     from ottla.broker.slices import LoopSlices
+    from ottla.broker.tls import ListenerTls
     from ottla.broker.upkeep import BrokerUpkeep
     from ottla.broker.zookeeper_offsets import OffsetZnodes
     from ottla.cluster.image import ClusterImage
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
 class RequestWork(Protocol):
     """The dispatcher, as requests in work and metrics see it."""
 
+    authorizer: Authorizer | None
     queued: QueuedBytes
     #: By API key.
     requests: dict[int, RequestFigures]
@@ -68,23 +75,30 @@ class BrokerServices(Protocol):
     """A broker's parts."""
 
     config: BrokerConfig
+    authentication: Authentication | None
     fetch_max_bytes: int
     clock: Clock
     disk: Disk
     executor: Executor
     slices: LoopSlices
     connections: ConnectionSet
+    listener_tls: ListenerTls
     logs: LogManager
     partitions: ReplicaManager
     control_requests: ControlRequestShell
     dynamic_settings: DynamicSettings
     groups: GroupCoordinatorService
     zookeeper_offsets: OffsetZnodes
+    #: None without an authorizer.
+    acls: AclStore | None
+    #: None without a secret for them.
+    delegation_tokens: DelegationTokens | None
     fetch_sessions: FetchSessionCache
     follower_sessions: FetchSessionCache
     metadata_cache: MetadataCache
     rack_reads: RackReads
     conversions: Conversions
+    client_quotas: ClientQuotas
     replication_quotas: ReplicationQuotas
     upkeep: BrokerUpkeep
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.slices import start
@@ -73,6 +74,8 @@ class BrokerUpkeep:
         self._slices = slices
         self._clock = clock
         self._idle_limit_ms = config.get_long("connections.max.idle.ms")
+        #: Called at each tick.
+        self.on_tick: Callable[[], None] = lambda: None
         self._tick: asyncio.TimerHandle | None = None
         #: What is left of the background work of a tick.
         self._work: asyncio.Task[None] | None = None
@@ -100,6 +103,7 @@ class BrokerUpkeep:
             rest = start(self._keep_up())
             self._work = None if rest is None else loop.create_task(rest)
         self.tend_connections(self._clock.monotonic_ms())
+        self.on_tick()
 
     async def _keep_up(self) -> None:
         """The background work on logs and partitions that is due; with thousands of them it takes several slices."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.command import Command, CommandError
-from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout
+from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout, or_named_cluster
 from ottla.cli.terminal import json_line
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 COMMAND = Command("ottla backfill")
 
 
+@or_named_cluster
 def backfill(
     log_dir: Annotated[
         list[str], typer.Option("--log-dir", metavar="DIRECTORY,…", help="Log directories (log.dirs); may be repeated.")
@@ -55,6 +57,8 @@ def backfill(
     ] = None,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
+    *,
+    of_cluster: Mapping[str, str],
 ) -> None:
     """Write topics to Parquet from segment files, in parallel, of a broker that runs or of one that is stopped.
 
@@ -78,17 +82,19 @@ def backfill(
             "failOnDataLoss": str(not allow_data_loss).lower(),
             "minPartitions": str(workers),
         }
-        if servers is not None:
-            options |= _cluster(servers, timeout_s)
+        options |= _cluster(servers, of_cluster, timeout_s)
         how = ExportOptions(to, include_headers, not allow_data_loss, workers)
         return _run(parse_backfill_options(options), how, as_json)
 
     COMMAND.run(work, (ClientError, SparkRefusal))
 
 
-def _cluster(servers: str, timeout_s: float) -> dict[str, str]:
-    """The options for a read with brokers."""
-    return {"kafka.bootstrap.servers": servers, "kafka.default.api.timeout.ms": str(round(timeout_s * 1000))}
+def _cluster(servers: str | None, settings: Mapping[str, str], timeout_s: float) -> dict[str, str]:
+    """The options for a read with brokers; none without."""
+    if servers is None:
+        return {}
+    options = {f"kafka.{name}": value for name, value in settings.items()}
+    return options | {"kafka.bootstrap.servers": servers, "kafka.default.api.timeout.ms": str(round(timeout_s * 1000))}
 
 
 def _offsets(text: str) -> str:

@@ -145,7 +145,7 @@ def _with_named(settings: ConnectionSettings, named: Mapping[str, str]) -> Conne
 
     parsed = parse_admin_config(named, {}).client_settings
     own = {field.name for field in fields(settings)} & {each.replace(".", "_") for each in named}
-    return replace(settings, **{each: getattr(parsed, each) for each in own})
+    return replace(settings, tls=parsed.tls, sasl=parsed.sasl, **{each: getattr(parsed, each) for each in own})
 
 
 def confirmed(question: str, *, yes: bool, as_json: bool = False) -> bool:

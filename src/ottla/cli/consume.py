@@ -6,16 +6,27 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.command import Command, CommandError
+from ottla.cli.command import EXIT_REFUSED, Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.progress import Progress
 from ottla.cli.record_options import ClientConfig, ClientProperties, Partitions, client_settings, parse_partitions
-from ottla.cli.record_output import Columns, KeyFormat, KeySeparator, Null, RecordLayout, Shape, Template, ValueFormat
+from ottla.cli.record_output import (
+    Columns,
+    KeyFormat,
+    KeySeparator,
+    Null,
+    RecordLayout,
+    Shape,
+    ShownFormat,
+    Template,
+    ValueFormat,
+)
 from ottla.cli.record_reading import (
     BEGINNING,
     END,
@@ -29,11 +40,21 @@ from ottla.cli.record_reading import (
     record_filter,
     start_reading,
 )
+from ottla.cli.record_schemas import (
+    WITH_SCHEMA,
+    KeyMessage,
+    KeySchema,
+    Message,
+    SchemaOptions,
+    SchemaRegistry,
+    ValueSchema,
+    record_decoder,
+)
 from ottla.cli.terminal import count
-from ottla.inspection.texts import TextFormat
 
 if TYPE_CHECKING:
     from ottla.client.sync import Consumer
+    from ottla.ops.record_decoding import RecordDecoder
     from ottla.ops.topic_reading import Records
     from ottla.records.consumed import ConsumerRecord
 
@@ -55,6 +76,36 @@ To = Annotated[
     str | None,
     typer.Option(metavar="FILE.parquet", help="Write the records to a new Parquet file; needs pyarrow."),
 ]
+
+
+Strict = Annotated[
+    bool, typer.Option("--strict", help="End with 1 before the first record that its schema does not decode.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The records that are shown: decoded, and those that match."""
+
+    decoder: RecordDecoder | None
+    matches: Callable[[ConsumerRecord[Any, Any]], bool] | None
+
+    def of(self, records: Records, left: int | None) -> tuple[Records, Records]:
+        """Records of the list that are shown, at most `left`; and those that were looked at for them."""
+        found: Iterable[ConsumerRecord[Any, Any]] = records
+        if self.decoder is not None:
+            found = self.decoder.decoded(records)
+        if self.matches is not None:
+            found = filter(self.matches, found)
+        shown = list(islice(found, left))
+        if len(shown) == left:
+            return shown, records[: 1 + [each[:3] for each in records].index(shown[-1][:3])]
+        return shown, records[: self.decoder.passed] if self.is_ended and self.decoder is not None else records
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the next record cannot be decoded, and has to be."""
+        return self.decoder is not None and self.decoder.is_ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +136,14 @@ def consume(
     to: To = None,
     key_separator: KeySeparator = None,
     null: Null = "null",
-    key_format: KeyFormat = TextFormat.AUTO,
-    value_format: ValueFormat = TextFormat.AUTO,
+    key_format: KeyFormat = ShownFormat.auto,
+    value_format: ValueFormat = ShownFormat.auto,
+    schema_registry: SchemaRegistry = None,
+    key_schema: KeySchema = None,
+    value_schema: ValueSchema = None,
+    key_message: KeyMessage = None,
+    message: Message = None,
+    is_strict: Strict = False,
     expression: Filter = None,
     read_committed: ReadCommitted = False,
     config: ClientConfig = None,
@@ -107,6 +164,8 @@ def consume(
         from ottla.client.sync import Consumer
 
         sink, matches = _sink(shape, to, group), record_filter(COMMAND, expression)
+        schemas = SchemaOptions(schema_registry, key_schema, value_schema, key_message, message)
+        decoder = record_decoder(COMMAND, shared, (key_format, value_format), schemas, is_strict=is_strict)
         reading = _Reading(topics, parse_partitions(partitions), at, end, most_records, group)
         settings: dict[str, Any] = client_settings(shared, config or (), properties)
         settings |= _own_settings(reading, settings, read_committed=read_committed)
@@ -114,12 +173,13 @@ def consume(
         with Consumer(settings) as consumer, sink as write:
             if at is None and end is None and group is None and sys.stderr.isatty():
                 COMMAND.report("waiting for new records; --from beginning shows those that are there, Ctrl-C ends")
-            _consume(consumer, reading, _records_of(consumer, reading, shared.timeout_s), write, matches)
-        return 0
+            source = _records_of(consumer, reading, shared.timeout_s)
+            return _consume(consumer, reading, source, write, _Chosen(decoder, matches))
 
     from ottla.client.errors import ClientError
+    from ottla.decoding.registry import SchemaRegistryError
 
-    COMMAND.run(work, (ClientError,), until_closed=True)
+    COMMAND.run(work, (ClientError, SchemaRegistryError), until_closed=True)
 
 
 def _one_of(name: str, value: str | None, other_name: str, other: str | None) -> str | None:
@@ -168,7 +228,13 @@ def _sink(shape: Shape, to: str | None, group: str | None) -> AbstractContextMan
         raise CommandError("--to writes columns; leave --template, --key-separator and --format out")
     if shape.columns is not None:
         raise CommandError("--to writes all columns; leave --columns out")
-    if not {shape.key_format, shape.value_format} <= {TextFormat.AUTO, TextFormat.TEXT}:
+    for name, wanted in (("key", shape.key_format), ("value", shape.value_format)):
+        if wanted in WITH_SCHEMA:
+            raise CommandError(
+                f"--to writes {name}s as bytes, not by --{name}-format {wanted}; leave that out, or write --json or "
+                "--format csv to a file"
+            )
+    if not {shape.key_format, shape.value_format} <= {ShownFormat.auto, ShownFormat.text}:
         raise CommandError("--to writes keys and values as bytes, or by --key-format text and --value-format text")
     COMMAND.require("--to", ["pyarrow"], "arrow")
     return _parquet(to, shape)
@@ -205,7 +271,7 @@ def _parquet(path: str, shape: Shape) -> Iterator[Callable[[Records], None]]:
     def write(records: Records) -> None:
         nonlocal total, writer
         if writer is None:
-            is_text = shape.key_format is TextFormat.TEXT, shape.value_format is TextFormat.TEXT
+            is_text = shape.key_format is ShownFormat.text, shape.value_format is ShownFormat.text
             writer = ParquetWriter(path, text_keys=is_text[0], text_values=is_text[1])
         writer.add(records)
         total += len(records)
@@ -232,22 +298,23 @@ def _consume(
     reading: _Reading,
     source: Iterable[Records],
     write: Callable[[Records], None],
-    matches: Callable[[ConsumerRecord[Any, Any]], bool] | None,
-) -> None:
+    chosen: _Chosen,
+) -> int:
     from ottla.client.model import TopicPartition
 
     left = reading.most_records
     for records in source:
-        found = records if matches is None else list(filter(matches, records))
-        shown = found[:left]
+        shown, read = chosen.of(records, left)
         write(shown)
         if left is not None:
             left -= len(shown)
         if reading.group is not None:
-            read = records[: records.index(shown[-1]) + 1] if left == 0 else records
             consumer.commit({TopicPartition(each.topic, each.partition): each.offset + 1 for each in read})
+        if chosen.is_ended:
+            return EXIT_REFUSED
         if left == 0:
-            return
+            break
+    return 0
 
 
 def _records_of(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.command import Command, CommandError
+from ottla.cli.named_clusters import SERVERS, complete_cluster, named_cluster
 from ottla.cli.options import ClusterOptions
 from ottla.cli.progress import passed_of
 from ottla.cli.record_options import ClientProperties, Partitions, client_settings, parse_partitions, settings_for
@@ -35,15 +36,26 @@ if TYPE_CHECKING:
 
 COMMAND = Command("ottla copy")
 
+ToServers = Annotated[
+    str | None,
+    typer.Option("--to-bootstrap-server", help="One or more host:port of the target's cluster [the source's]."),
+]
+ToCluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The target's cluster, by its name in the file of --cluster.",
+        autocompletion=complete_cluster,
+    ),
+]
+
 
 def copy(
     shared: ClusterOptions,
     source: Annotated[str, typer.Argument(metavar="SOURCE_TOPIC", help="The topic that is read.")],
     target: Annotated[str, typer.Argument(metavar="TARGET_TOPIC", help="The topic that is written.")],
-    to_servers: Annotated[
-        str | None,
-        typer.Option("--to-bootstrap-server", help="One or more host:port of the target's cluster [the source's]."),
-    ] = None,
+    to_servers: ToServers = None,
+    to_cluster: ToCluster = None,
     start: StartAtBeginning = BEGINNING,
     until: UntilEnd = END,
     follow: Annotated[bool, typer.Option("--follow", help="Without end: new records as they arrive.")] = False,
@@ -64,7 +76,8 @@ def copy(
     The target must be there, with as many partitions. Ctrl-C ends it and says how far it came; what was copied twice
     is there twice.
 
-    Examples: `ottla copy orders orders-2`, `ottla copy orders orders --to-bootstrap-server other:9092`.
+    Examples: `ottla copy orders orders-2`, `ottla copy orders orders --to-bootstrap-server other:9092`,
+    `ottla copy orders orders --cluster production --to-cluster local`.
     """
     if follow and until != END:
         COMMAND.fail("--follow has no end; leave --until or --follow out")
@@ -72,15 +85,15 @@ def copy(
     def work() -> int:
         task = _Task(source, target, follow, any_partition, rate, record_filter(COMMAND, expression))
         reading: dict[str, Any] = client_settings(shared, (), properties)
-        has_one_file = to_servers is None and to_properties is None
-        other = shared if to_servers is None else ClusterOptions(to_servers, shared.timeout_s)
+        other = _target_cluster(shared, to_servers, to_cluster)
+        has_one_file = other is shared and to_properties is None
         writing = client_settings(other, (), properties if has_one_file else to_properties)
         numbers = parse_partitions(partitions)
         for settings in (reading, writing):
             settings.setdefault("request.timeout.ms", settings["default.api.timeout.ms"])
         with Admin(settings_for(ADMIN, reading)) as of_source, Admin(settings_for(ADMIN, writing)) as of_target:
             wanted = _partition_count(of_source, source, numbers)
-            where = f"-b {writing['bootstrap.servers']}"
+            where = f"-b {writing[SERVERS]}" if to_cluster is None else f"--cluster {to_cluster}"
             _check_target(of_source, of_target, source, target, 0 if any_partition else wanted, where)
             _warn_of_retention(of_source, of_target, source, target)
         writing.setdefault("max.block.ms", writing.pop("default.api.timeout.ms"))
@@ -101,6 +114,16 @@ def copy(
     from ottla.client.sync import Admin, Consumer, Producer
 
     COMMAND.run(work, (ClientError,))
+
+
+def _target_cluster(shared: ClusterOptions, servers: str | None, name: str | None) -> ClusterOptions:
+    """The cluster that is written; the source's where the options name none. Raises CommandError."""
+    if name is not None and servers is not None:
+        raise CommandError("--to-bootstrap-server and --to-cluster both say which cluster; leave one of them out")
+    if name is not None:
+        settings, _ = named_cluster(name)
+        return ClusterOptions(settings[SERVERS], shared.timeout_s, settings=settings)
+    return shared if servers is None else ClusterOptions(servers, shared.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +214,8 @@ def _check_target(of_source: Admin, of_target: Admin, source: str, target: str, 
 
     if source == target and is_same_cluster(of_source, of_target):
         raise CommandError(
-            f"{source} would be copied onto itself; name another TARGET_TOPIC, or another cluster as "
-            "--to-bootstrap-server"
+            f"{source} would be copied onto itself; name another TARGET_TOPIC, or another cluster with "
+            "--to-bootstrap-server or --to-cluster"
         )
     try:
         there = len(of_target.describe_topics([target])[target].partitions)

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ottla import __version__
+from ottla.cli.acl.commands import app as acl
 from ottla.cli.backfill import backfill
 from ottla.cli.broker.commands import app as broker
 from ottla.cli.cluster.commands import app as cluster
@@ -24,12 +25,15 @@ from ottla.cli.options import cluster_command, make_app
 from ottla.cli.pipeline.commands import app as pipeline
 from ottla.cli.produce import produce
 from ottla.cli.profile.commands import profile
+from ottla.cli.quotas import app as quota
 from ottla.cli.reassign.commands import app as reassign
 from ottla.cli.rebalance.commands import app as rebalance
 from ottla.cli.replica.commands import app as replica
 from ottla.cli.search import search
+from ottla.cli.tokens import app as token
 from ottla.cli.top import top
 from ottla.cli.topic.commands import app as topic
+from ottla.cli.users import app as user
 from ottla.cli.znodes import get, ls, tree
 
 if TYPE_CHECKING:
@@ -37,11 +41,13 @@ if TYPE_CHECKING:
 
 #: Commands that people type from habit, Kafka's tools and kcat, and which of ottla's does the same.
 INSTEAD: Final[Mapping[str, str]] = {
+    "kafka-acls": "acl list|add|remove",
     "kafka-broker-api-versions": "broker describe",
     "kafka-configs": "config describe|set|unset",
     "kafka-console-consumer": "consume",
     "kafka-console-producer": "produce",
     "kafka-consumer-groups": "group list|describe|reset-offsets|delete",
+    "kafka-delegation-tokens": "token create|list|renew|delete",
     "kafka-delete-records": "topic delete-records",
     "kafka-dump-log": "log dump",
     "kafka-get-offsets": "topic offsets",
@@ -62,7 +68,14 @@ INSTEAD: Final[Mapping[str, str]] = {
     "zookeeper-shell": "zookeeper ls|get|tree",
 }
 #: Names of other tools' groups of commands.
-_PLURALS: Final = {"brokers": "broker", "configs": "config", "groups": "group", "logs": "log", "topics": "topic"}
+_PLURALS: Final = {
+    "acls": "acl",
+    "brokers": "broker",
+    "configs": "config",
+    "groups": "group",
+    "logs": "log",
+    "topics": "topic",
+}
 
 
 class Commands(TyperGroup):
@@ -171,13 +184,20 @@ def zookeeper(
             "--unclean-start", help="Start even if durable changes are missing from the files; they are lost then."
         ),
     ] = False,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings by the names of zoo.cfg, with logins and TLS; other options come before them.",
+        ),
+    ] = None,
 ) -> None:
     """Run a ZooKeeper server until SIGTERM or Ctrl-C. A change is on the disk when it is acknowledged."""
     if context.invoked_subcommand is not None:
         return
     from ottla.cli.zookeeper import ZooKeeperOptions, run
 
-    sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start)))
+    sys.exit(run(ZooKeeperOptions(host, port, data, tick_time, unclean_start, config)))
 
 
 @app.command()
@@ -240,7 +260,11 @@ for group_app in (
     replica,
     cluster,
     config_app,
+    acl,
     broker,
+    user,
+    quota,
+    token,
 ):
     app.add_typer(group_app)
 

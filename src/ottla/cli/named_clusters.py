@@ -15,6 +15,10 @@ from ottla.cli.command import CommandError
 
 FILE_VARIABLE: Final = "OTTLA_CLUSTERS_FILE"
 SERVERS: Final = "bootstrap.servers"
+#: Settings of the cluster's schema registry, with Confluent's names.
+REGISTRY_URL: Final = "schema.registry.url"
+REGISTRY_LOGIN: Final = "schema.registry.basic.auth.user.info"
+REGISTRY_SETTINGS: Final[tuple[str, ...]] = (REGISTRY_URL, REGISTRY_LOGIN)
 #: Bytes of the file; more is another kind of file.
 MAX_FILE_BYTES: Final = 1024 * 1024
 SIMILAR_ENOUGH: Final = 0.5
@@ -93,8 +97,15 @@ def read_clusters() -> ClustersFile:
     return found
 
 
-def named_cluster(name: str) -> dict[str, str]:
-    """The settings of a cluster by Kafka's names, checked, with `${…}` replaced. Raises CommandError."""
+class ClusterSettings(NamedTuple):
+    """The settings of a cluster by Kafka's names, and those of its schema registry, with `${…}` replaced."""
+
+    settings: dict[str, str]
+    registry: dict[str, str]
+
+
+def named_cluster(name: str) -> ClusterSettings:
+    """The settings of a cluster, checked. Raises CommandError."""
     from ottla.client.configs.admin import parse_admin_config
     from ottla.client.configs.settings import SETTINGS_OF
     from ottla.client.errors import InvalidConfigError
@@ -107,14 +118,18 @@ def named_cluster(name: str) -> dict[str, str]:
     shared = frozenset.intersection(*(frozenset(each) for each in SETTINGS_OF.values()))
     references = References(file.path.absolute().parent, os.environ)
     settings: dict[str, str] = {}
+    registry: dict[str, str] = {}
     for setting, value in file.clusters[name].items():
         if setting == "request.timeout.ms":
             raise file.refusal(f"{setting} is what --timeout says; leave it out", name, setting)
-        if setting not in shared:
-            known = _nearest(setting, shared, "") or "; settings of one kind of client are for -c"
+        if setting not in shared and setting not in REGISTRY_SETTINGS:
+            known = (
+                _nearest(setting, shared.union(REGISTRY_SETTINGS), "") or "; settings of one kind of client are for -c"
+            )
             raise file.refusal(f"{setting} is not a setting that all clients have{known}", name, setting)
         try:
-            settings[setting] = references.resolve(_text(value), setting)
+            taken = registry if setting in REGISTRY_SETTINGS else settings
+            taken[setting] = references.resolve(_text(value), setting)
         except PipelineSettingsError as problem:
             raise file.refusal(str(problem), name, setting) from None
     try:
@@ -123,7 +138,7 @@ def named_cluster(name: str) -> dict[str, str]:
         why = redacted(error.problems[0], references.secrets)
         at = max((each for each in settings if each in why), key=len, default="")
         raise file.refusal(why, name, at) from None
-    return settings
+    return ClusterSettings(settings, registry)
 
 
 def complete_cluster(incomplete: str) -> list[str]:

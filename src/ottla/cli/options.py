@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from ottla.cli.command import Command, CommandError
-from ottla.cli.named_clusters import SERVERS, complete_cluster, named_cluster
+from ottla.cli.named_clusters import SERVERS, ClusterSettings, complete_cluster, named_cluster
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 15.0
@@ -60,13 +60,16 @@ Yes = Annotated[
 class ClusterOptions:
     """The cluster that a command works with, the time that it has to answer, and how results are shown.
 
-    `settings` are those of a named cluster, by Kafka's names.
+    `settings` are those of a named cluster, by Kafka's names, and `registry` those of its schema registry.
+    `is_chosen` says whether the user said which cluster it is.
     """
 
     servers: str = DEFAULT_SERVERS
     timeout_s: float = DEFAULT_TIMEOUT_S
     as_json: bool = False
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_chosen: bool = True
 
 
 def _cluster_options(
@@ -77,14 +80,20 @@ def _cluster_options(
     as_json: Json = False,
 ) -> ClusterOptions:
     """The cluster that the options name. Raises CommandError."""
+    settings, registry = _named(context, cluster_name)
+    is_chosen = bool(settings) or _is_typed(context, "servers") is not None
+    return ClusterOptions(settings.get(SERVERS, servers), timeout_s, as_json, settings, registry, is_chosen)
+
+
+def _named(context: typer.Context, cluster_name: str | None) -> ClusterSettings:
+    """Settings of the named cluster; none where --bootstrap-server says which cluster. Raises CommandError."""
     servers_typed, name_typed = (_is_typed(context, each) for each in ("servers", "cluster_name"))
     if cluster_name is None or (servers_typed and not name_typed):
-        return ClusterOptions(servers, timeout_s, as_json)
+        return ClusterSettings({}, {})
     if servers_typed is name_typed:
         both = "-b and --cluster" if name_typed else "OTTLA_BOOTSTRAP_SERVER and OTTLA_CLUSTER"
         raise CommandError(f"{both} both say which cluster; leave one of them out")
-    settings = named_cluster(cluster_name)
-    return ClusterOptions(settings[SERVERS], timeout_s, as_json, settings)
+    return named_cluster(cluster_name)
 
 
 def _is_typed(context: typer.Context, parameter: str) -> bool | None:
@@ -140,10 +149,38 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[AnyC
                 Command(context.command_path).fail(str(problem))
             command(options, **values)
 
-        parameters = [context, *own, *shared]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        app.command(name)(run)
+        app.command(name)(_with_parameters(run, [context, *own, *shared]))
         return command
 
     return add
+
+
+#: The parameter of commands for the settings of a named cluster.
+CLUSTER_SETTINGS = "of_cluster"
+
+
+def or_named_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with --cluster: its `servers` are then those of the named cluster, `of_cluster` all its settings."""
+    context, _, cluster_name, *_ = inspect.signature(_cluster_options, eval_str=True).parameters.values()
+    own = [
+        each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != CLUSTER_SETTINGS
+    ]
+
+    @wraps(command)
+    def run(context: typer.Context, cluster_name: str | None, **values: Any) -> None:
+        try:
+            settings = _named(context, cluster_name).settings
+        except CommandError as problem:
+            Command(context.command_path).fail(str(problem))
+        servers = {"servers": settings[SERVERS]} if settings else {}
+        command(**values | servers | {CLUSTER_SETTINGS: settings})
+
+    after = 1 + next(at for at, each in enumerate(own) if each.name == "servers")
+    return _with_parameters(run, [context, *own[:after], cluster_name, *own[after:]])
+
+
+def _with_parameters(run: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    """The function with the parameters that Typer makes options of."""
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

@@ -7,7 +7,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from io import BufferedReader
 from pathlib import Path
@@ -17,11 +17,15 @@ import typer
 
 from ottla.cli.command import Command, CommandError
 from ottla.cli.options import ClusterOptions
+from ottla.cli.produced_schemas import RegisterSchema, WrittenKeySchema, WrittenValueSchema, record_encoder
 from ottla.cli.record_options import ClientConfig, ClientProperties, Encoding, client_settings
+from ottla.cli.record_schemas import WITH_SCHEMA, KeyMessage, Message, SchemaOptions, SchemaRegistry
 from ottla.cli.sending import Rate, Sending, places_of
 from ottla.cli.terminal import Terminal, count, write_json
 
 if TYPE_CHECKING:
+    from ottla.inspection.texts import TextFormat
+    from ottla.ops.record_encoding import RecordEncoder
     from ottla.ops.record_lines import RecordFormat
 
 COMMAND = Command("ottla produce")
@@ -70,6 +74,15 @@ KeepPartition = Annotated[
     bool, typer.Option("--keep-partition", help="With --format json, csv, parquet: the partition that each row says.")
 ]
 
+KeyFormat = Annotated[
+    Encoding,
+    typer.Option(help="How keys are written in lines; avro, protobuf: as JSON, of which a schema makes the key."),
+]
+ValueFormat = Annotated[
+    Encoding,
+    typer.Option(help="How values are written in lines; avro, protobuf: as JSON, of which a schema makes the value."),
+]
+
 
 def produce(
     shared: ClusterOptions,
@@ -86,8 +99,14 @@ def produce(
     header: HeaderOption = None,
     partition: Partition = None,
     keep_partition: KeepPartition = False,
-    key_format: Annotated[Encoding, typer.Option(help="How keys are written in lines.")] = Encoding.text,
-    value_format: Annotated[Encoding, typer.Option(help="How values are written in lines.")] = Encoding.text,
+    key_format: KeyFormat = Encoding.text,
+    value_format: ValueFormat = Encoding.text,
+    schema_registry: SchemaRegistry = None,
+    key_schema: WrittenKeySchema = None,
+    value_schema: WrittenValueSchema = None,
+    key_message: KeyMessage = None,
+    message: Message = None,
+    register_schema: RegisterSchema = False,
     acks: Annotated[str | None, typer.Option(help="Who acknowledges: all, 1 or 0 [all].")] = None,
     rate: Rate = None,
     config: ClientConfig = None,
@@ -112,17 +131,22 @@ def produce(
         del settings["default.api.timeout.ms"]
         if acks is not None:
             settings["acks"] = acks
+        schemas = SchemaOptions(schema_registry, key_schema, value_schema, key_message, message)
+        encoder = record_encoder(shared, topic, (key_format, value_format), schemas, is_registered=register_schema)
+        if encoder is not None:
+            lines = replace(lines, as_json=encoder.takes_texts)
         with Producer(settings) as producer:
             sending = Sending(COMMAND, producer, rate)
-            source = _Input(sending, lines, fields)
+            source = _Input(sending, lines, fields, encoder)
             with sending.whole():
                 for name in files or [STDIN]:
                     source.send(name)
         return _report(topic, sending, as_json=shared.as_json)
 
     from ottla.client.errors import ClientError
+    from ottla.decoding.registry import SchemaRegistryError
 
-    COMMAND.run(work, (ClientError,))
+    COMMAND.run(work, (ClientError, SchemaRegistryError))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +163,17 @@ class _LineFields:
     value_format: Encoding
 
     @property
+    def text_formats(self) -> tuple[TextFormat, TextFormat]:
+        """The formats of keys and values in lines; of those with a schema it is text."""
+        from ottla.inspection.texts import TextFormat
+
+        key_format, value_format = (
+            TextFormat.TEXT if each in WITH_SCHEMA else TextFormat(each)
+            for each in (self.key_format, self.value_format)
+        )
+        return key_format, value_format
+
+    @property
     def has_columns(self) -> bool:
         """Whether rows have columns with names."""
         return self.input_format in (InputFormat.csv, InputFormat.parquet)
@@ -152,7 +187,6 @@ def _record_format(
     *,
     keep_partition: bool,
 ) -> RecordFormat:
-    from ottla.inspection.texts import TextFormat
     from ottla.ops.record_lines import RecordFormat
     from ottla.ops.record_rows import decoded
     from ottla.ops.record_templates import separator
@@ -178,14 +212,15 @@ def _record_format(
         raise CommandError("--key and --key-separator are both there; with a separator each line has its key")
     if fields.separator == "":
         raise CommandError("--key-separator is empty; it is the text between key and value, as in -K ':'")
+    key_format, value_format = fields.text_formats
     return RecordFormat(
         topic,
         rows,
         None if fields.separator is None else separator(fields.separator),
         _bytes(fields.null),
-        TextFormat(fields.key_format),
-        TextFormat(fields.value_format),
-        None if fields.key is None else decoded(_bytes(fields.key) or b"", TextFormat(fields.key_format)),
+        key_format,
+        value_format,
+        None if fields.key is None else decoded(_bytes(fields.key) or b"", key_format),
         partition,
         tuple(map(_header, headers)),
         keep_partition,
@@ -193,7 +228,7 @@ def _record_format(
 
 
 def _refuse_with(what: str, fields: _LineFields) -> None:
-    if fields.null is not None or fields.value_format is not Encoding.text:
+    if fields.null is not None or fields.value_format not in (Encoding.text, *WITH_SCHEMA):
         raise CommandError(f"--null and --value-format have no effect with {what}")
 
 
@@ -212,8 +247,11 @@ def _header(text: str) -> tuple[str, bytes | None]:
 class _Input:
     """Sends what files have: lines, rows, or whole files."""
 
-    def __init__(self, sending: Sending, lines: RecordFormat, fields: _LineFields) -> None:
+    def __init__(
+        self, sending: Sending, lines: RecordFormat, fields: _LineFields, encoder: RecordEncoder | None
+    ) -> None:
         self._sending = sending
+        self._encoder = encoder
         self._lines = lines
         self._fields = fields
 
@@ -228,7 +266,7 @@ class _Input:
 
         with _opened(name) as stream:
             if self._fields.input_format is InputFormat.file:
-                self._sending.send([self._lines.of_value(stream.read())], [name])
+                self._send_file(name, stream.read())
                 return
             chunks = lines_of(_Attentive(stream, self._sending))
             shown = "line" if name == STDIN else f"{name}, line"
@@ -236,6 +274,15 @@ class _Input:
                 self._send_csv(name, shown, chunks)
             else:
                 self._send_lines(shown, chunks)
+
+    def _send_file(self, name: str, content: bytes) -> None:
+        from ottla.client.errors import InvalidArgumentError
+
+        record = self._lines.of_value(content)
+        try:
+            self._sending.send([record if self._encoder is None else self._encoder.encoded(record)], [name])
+        except InvalidArgumentError as problem:
+            raise CommandError(f"{name}: {problem}") from problem
 
     def _send_lines(self, shown: str, chunks: Iterator[list[bytes]]) -> None:
         number = 0
@@ -292,9 +339,10 @@ class _Input:
         from ottla.client.errors import InvalidArgumentError
 
         records: list[Any] = []
+        encoder = self._encoder
         try:
             for _, row in rows:
-                records.append(make(row))
+                records.append(make(row) if encoder is None else encoder.encoded(make(row)))
         except InvalidArgumentError as problem:
             self._sending.send(records, [f"{shown} {number}" for number, _ in rows])
             raise CommandError(f"{shown} {rows[len(records)][0]}: {problem}") from problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Final
 #: The line is written at most that often, s.
 EVERY_S: Final = 0.5
 _CLEAR: Final = "\r\x1b[K"
+#: A terminal that does not know its size says 0.
+_COLUMNS_OF_UNKNOWN: Final = 80
 
 
 class Progress:
@@ -30,7 +33,9 @@ class Progress:
         if self._is_on and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + EVERY_S
             self._is_shown = True
-            print(f"{_CLEAR}{self._text()}", end="", file=sys.stderr, flush=True)
+            # One column stays free: a line that is wrapped could not be taken away.
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS_OF_UNKNOWN
+            print(f"{_CLEAR}{self._text()[: columns - 1]}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Take the line away, before other output."""

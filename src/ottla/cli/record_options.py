@@ -22,11 +22,13 @@ _MOST_DIGITS: Final = 19
 
 
 class Encoding(StrEnum):
-    """Encoding of a line: the text itself, or bytes written as hexadecimal or base64."""
+    """Encoding of a line: the text itself, bytes written as hexadecimal or base64, or JSON that a schema writes."""
 
     text = "text"
     hex = "hex"
     base64 = "base64"
+    avro = "avro"
+    protobuf = "protobuf"
 
 
 ClientConfig = Annotated[
@@ -93,7 +95,7 @@ def client_settings(shared: ClusterOptions, config: Sequence[str], properties: s
         except (PropertiesError, UnicodeDecodeError) as error:
             raise CommandError(f"--properties {properties}: {error}") from error
     named = settings.setdefault("bootstrap.servers", shared.servers)
-    if named != shared.servers:
+    if named != shared.servers and shared.is_chosen:
         raise CommandError(
             f"--properties {properties} names bootstrap.servers={named}, and --bootstrap-server is {shared.servers}; "
             "give the one that is meant as --bootstrap-server"

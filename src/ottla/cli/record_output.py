@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.command import CommandError
+from ottla.cli.record_schemas import WITH_SCHEMA
 from ottla.cli.terminal import json_line, printable
 from ottla.inspection.texts import TextFormat
 
@@ -38,8 +39,33 @@ Columns = Annotated[
         "of values that are JSON objects [key,value,headers,partition,offset,timestamp].",
     ),
 ]
-KeyFormat = Annotated[TextFormat, typer.Option(help="How keys are shown.")]
-ValueFormat = Annotated[TextFormat, typer.Option(help="How values are shown.")]
+
+
+class ShownFormat(StrEnum):
+    """How bytes of records are shown: as TextFormat has it, or decoded by their schema."""
+
+    auto = "auto"
+    text = "text"
+    json = "json"
+    hex = "hex"
+    base64 = "base64"
+    integer = "integer"
+    avro = "avro"
+    protobuf = "protobuf"
+
+    def text_format(self, *, as_json: bool) -> TextFormat:
+        """The format of what a schema made text of, too: with --json it is JSON there."""
+        if self in WITH_SCHEMA:
+            return TextFormat.JSON if as_json else TextFormat.AUTO
+        return TextFormat(self)
+
+
+KeyFormat = Annotated[
+    ShownFormat, typer.Option(help="How keys are shown; avro and protobuf decode them, by their schema.")
+]
+ValueFormat = Annotated[
+    ShownFormat, typer.Option(help="How values are shown; avro and protobuf decode them, by their schema.")
+]
 
 
 class RecordLayout(StrEnum):
@@ -56,8 +82,8 @@ class Shape:
     template: str | None
     key_separator: str | None
     null: str
-    key_format: TextFormat
-    value_format: TextFormat
+    key_format: ShownFormat
+    value_format: ShownFormat
     as_json: bool
     output_format: RecordLayout = RecordLayout.text
     columns: str | None = None
@@ -77,7 +103,7 @@ class Shape:
             raise CommandError(
                 f"--null {self.null} takes a text; write -Z NULL, or --null={self.null} if {self.null} is meant"
             )
-        key_format, value_format = self.key_format, self.value_format
+        key_format, value_format = self._formats()
         if self.output_format is RecordLayout.csv:
             return self._show_csv()
         if self.columns is not None:
@@ -97,6 +123,12 @@ class Shape:
             text = "%s\\n" if self.key_separator is None else f"%k{self.key_separator.replace('%', '%%')}%s\\n"
         return _for_output(template(text, self.null.encode(errors="surrogateescape"), key_format, value_format))
 
+    def _formats(self) -> tuple[TextFormat, TextFormat]:
+        key_format, value_format = (
+            each.text_format(as_json=self.as_json) for each in (self.key_format, self.value_format)
+        )
+        return key_format, value_format
+
     def _columns(self) -> list[str]:
         from ottla.ops.record_fields import CSV_COLUMNS
 
@@ -112,7 +144,7 @@ class Shape:
             raise CommandError(
                 "--format csv has columns; leave --json, --template and --key-separator out, and choose by --columns"
             )
-        return _for_output(csv_shower(self._columns(), self.null, self.key_format, self.value_format))
+        return _for_output(csv_shower(self._columns(), self.null, *self._formats()))
 
 
 def _for_output(show: Callable[[ConsumerRecord[Any, Any]], bytes]) -> Callable[[ConsumerRecord[Any, Any]], bytes]:

@@ -11,7 +11,7 @@ from ottla.cli.command import EXIT_REFUSED, Command, CommandError
 from ottla.cli.options import ClusterOptions
 from ottla.cli.progress import Progress, passed_of
 from ottla.cli.record_options import ClientConfig, ClientProperties, Partitions, client_settings, parse_partitions
-from ottla.cli.record_output import KeyFormat, KeySeparator, Null, Shape, Template, ValueFormat
+from ottla.cli.record_output import KeyFormat, KeySeparator, Null, Shape, ShownFormat, Template, ValueFormat
 from ottla.cli.record_reading import (
     BEGINNING,
     END,
@@ -21,8 +21,16 @@ from ottla.cli.record_reading import (
     reading_settings,
     start_reading,
 )
+from ottla.cli.record_schemas import (
+    KeyMessage,
+    KeySchema,
+    Message,
+    SchemaOptions,
+    SchemaRegistry,
+    ValueSchema,
+    record_decoder,
+)
 from ottla.cli.terminal import count
-from ottla.inspection.texts import TextFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +62,13 @@ def search(
     template: Template = None,
     key_separator: KeySeparator = None,
     null: Null = "null",
-    key_format: KeyFormat = TextFormat.AUTO,
-    value_format: ValueFormat = TextFormat.AUTO,
+    key_format: KeyFormat = ShownFormat.auto,
+    value_format: ValueFormat = ShownFormat.auto,
+    schema_registry: SchemaRegistry = None,
+    key_schema: KeySchema = None,
+    value_schema: ValueSchema = None,
+    key_message: KeyMessage = None,
+    message: Message = None,
     read_committed: ReadCommitted = False,
     config: ClientConfig = None,
     properties: ClientProperties = None,
@@ -63,7 +76,8 @@ def search(
     r"""Show the records of a topic whose key or value has a text: partition, offset, key, value.
 
     It reads the topic from its beginning to the end that it has when the command begins. Ctrl-C ends it; what was
-    found by then is shown, and how far it came. Without pyarrow, and with --regex, it is slower.
+    found by then is shown, and how far it came. Without pyarrow, with --regex, and with a format that has a schema,
+    whose text then is searched, it is slower.
 
     Ends with 0 where something was found, else with 1.
 
@@ -74,6 +88,8 @@ def search(
         text_of = FOUND if template is None and key_separator is None and not shared.as_json else template
         show = Shape(text_of, key_separator, null, key_format, value_format, shared.as_json).show()
         wanted = _wanted(text, in_keys=in_keys, in_values=in_values, is_regex=is_regex)
+        schemas = SchemaOptions(schema_registry, key_schema, value_schema, key_message, message)
+        decoder = record_decoder(COMMAND, shared, (key_format, value_format), schemas)
         settings: dict[str, Any] = client_settings(shared, config or (), properties)
         settings |= reading_settings(read_committed=read_committed)
         with Consumer(settings) as consumer:
@@ -85,16 +101,17 @@ def search(
                 parse_partitions(partitions),
                 (start, until or END),
                 shared.timeout_s,
-                poll=searching_poll(consumer, wanted),
+                poll=searching_poll(consumer, wanted, decoder),
                 on_wait=searching.progress.show,
             )
             return searching.run()
 
     from ottla.client.errors import ClientError
     from ottla.client.sync import Consumer
+    from ottla.decoding.registry import SchemaRegistryError
     from ottla.ops.record_search import searching_poll
 
-    COMMAND.run(work, (ClientError,), until_closed=True)
+    COMMAND.run(work, (ClientError, SchemaRegistryError), until_closed=True)
 
 
 class _Searching:

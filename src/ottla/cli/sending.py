@@ -103,8 +103,11 @@ class Sending:
             self._pending.append((future, places[at : at + size]))
             try:
                 self._producer.send_many(piece, into=future)
-            except (InvalidArgumentError, RecordTooLargeError) as problem:
+            except InvalidArgumentError as problem:
                 raise CommandError(f"{self._place(places[at + future.count])}: {problem}") from problem
+            except RecordTooLargeError as problem:
+                refused = places[at + _nearest_in_size(piece, problem.size)]
+                raise CommandError(f"{self._place(refused)}: {problem}") from problem
             while len(self._pending) > MOST_PENDING:
                 self._settle_first()
             self.settle_done()
@@ -145,6 +148,15 @@ class Sending:
         time.sleep(max(0.0, self._due_s - now_s))
         self._due_s = max(self._due_s, now_s) + records / self._rate
 
+    def _first_refused(self, future: BulkFuture, places: Sequence[Any]) -> str:
+        """The place of the first refused record, or the first and last place where several partitions got the list."""
+        first = future.first_failure()
+        if first is None:
+            return ""
+        if future.is_in_order:
+            return f"{self._place(places[first.place])}: "
+        return f"a record from {self._place(places[0])} to {self._place(places[-1])}: "
+
     def _settle_first(self) -> None:
         """Wait for the oldest records under way; the first that is not acknowledged is kept as `_failure`."""
         from ottla.client.errors import DeliveryError
@@ -155,9 +167,7 @@ class Sending:
             failed: list[int] = []
         except DeliveryError as problem:
             ranges = future.delivered()
-            first = future.first_failure()
-            where = "" if first is None else f"{self._place(places[first.place])}: "
-            self._failure = self._failure or f"{where}{problem}"
+            self._failure = self._failure or f"{self._first_refused(future, places)}{problem}"
             failed = future.failed_places()
         self._pending.popleft()
         self._on_settled(places, [*failed, *range(future.count, len(places))])
@@ -169,6 +179,17 @@ class Sending:
             row["records"] += each.record_count
             row["last_offset"] = max(row["last_offset"], each.end - 1)
             row["first_offset"] = min(row["first_offset"], each.start)
+
+
+def _nearest_in_size(records: Sequence[Any], size: int) -> int:
+    """The index of the record that a batch of this size is of; records with keys go to several partitions."""
+
+    def distance(at: int) -> int:
+        record = records[at]
+        held = [record.key, record.value, *(value for _, value in record.headers)]
+        return abs(size - sum(len(each) for each in held if each is not None))
+
+    return min(range(len(records)), key=distance)
 
 
 def places_of(rows: Sequence[Mapping[str, int]]) -> str:

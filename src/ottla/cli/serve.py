@@ -117,6 +117,8 @@ def prepare_process() -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    if "OTTLA_LOG_LEVEL" not in os.environ:
+        logging.getLogger("ottla.authorizer").setLevel(logging.INFO)  # denials
 
 
 def on_stop_signal(stop: Callable[[], None]) -> None:

@@ -61,7 +61,8 @@ def _brokers() -> Panel[BrokerRates]:
             numbers("LEADS", lambda each: each.leads),
             numbers("IN SYNC", lambda each: _in_sync(each)),
             numbers("RECORDS/S", lambda each: rate(each.records_per_s)),
-            numbers("SIZE", lambda each: None if each.size_bytes is None else data_size(each.size_bytes)),
+            numbers("BYTES/S", lambda each: _size(each.bytes_per_s)),
+            numbers("SIZE", lambda each: _size(each.size_bytes)),
             Column("NOTE", lambda each: _broker_note(each), may_shrink=True),
         ),
         lambda rates: rates.brokers,
@@ -83,7 +84,8 @@ def _topics() -> Panel[TopicRates]:
             ),
             numbers("PARTITIONS", lambda each: each.partitions),
             numbers("RECORDS/S", lambda each: rate(each.records_per_s)),
-            numbers("SIZE", lambda each: None if each.size_bytes is None else data_size(each.size_bytes)),
+            numbers("BYTES/S", lambda each: _size(each.bytes_per_s)),
+            numbers("SIZE", lambda each: _size(each.size_bytes)),
             numbers("UNDER-REPLICATED", lambda each: _warned(each.under_replicated, Style.BUSY)),
             numbers("OFFLINE", lambda each: _warned(each.offline, Style.BAD)),
         ),
@@ -128,6 +130,10 @@ def rate(per_s: float | None) -> str | None:
     if per_s is None:
         return None
     return f"{per_s:.1f}" if 0 < abs(per_s) < _TENTHS_BELOW else f"{per_s:.0f}"
+
+
+def _size(size_bytes: float | None) -> str | None:
+    return None if size_bytes is None else data_size(round(size_bytes))
 
 
 def summary(rates: ClusterRates, terminal: Terminal) -> str:

@@ -16,6 +16,7 @@ from ottla.cli.terminal import Style, Terminal, printable, shortened, write_json
 
 if TYPE_CHECKING:
     from ottla.ops.znodes import ZnodeView
+    from ottla.zk.access import ZkAccess
     from ottla.zk.client import ZkClient
 
 COMMAND = Command("ottla zookeeper")
@@ -33,6 +34,13 @@ Servers = Annotated[
         envvar="OTTLA_ZOOKEEPER",
     ),
 ]  # fmt: skip
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper-config", metavar="FILE", envvar="OTTLA_ZOOKEEPER_CONFIG",
+        help="Properties file (a broker's, for example) with the login and TLS to ZooKeeper.",
+    ),
+]  # fmt: skip
 Timeout = Annotated[
     float,
     typer.Option("--timeout", help="Seconds that ZooKeeper has to answer.", min=0.1, callback=checked_seconds),
@@ -42,6 +50,7 @@ Timeout = Annotated[
 def ls(
     path: Path = "/",
     servers: Servers = DEFAULT_ZOOKEEPER,
+    config: Config = None,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
@@ -55,11 +64,15 @@ def ls(
                 print(printable(name))
         return 0
 
-    _run(servers, timeout_s, work)
+    run_with_zookeeper(COMMAND, servers, config, timeout_s, work)
 
 
 def get(
-    path: Path, servers: Servers = DEFAULT_ZOOKEEPER, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False
+    path: Path,
+    servers: Servers = DEFAULT_ZOOKEEPER,
+    config: Config = None,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
 ) -> None:
     """Show a node: its data, and when and by whom it was made and changed."""
 
@@ -73,13 +86,14 @@ def get(
             _show(Terminal.standard_output(), node)
         return 0
 
-    _run(servers, timeout_s, work)
+    run_with_zookeeper(COMMAND, servers, config, timeout_s, work)
 
 
 def tree(
     path: Path = "/",
     depth: Annotated[int | None, typer.Option(help="How many levels below the node [all].", min=0)] = None,
     servers: Servers = DEFAULT_ZOOKEEPER,
+    config: Config = None,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
@@ -102,7 +116,7 @@ def tree(
                 terminal.line(_line(terminal, node))
         return code
 
-    _run(servers, timeout_s, work)
+    run_with_zookeeper(COMMAND, servers, config, timeout_s, work)
 
 
 def _show(terminal: Terminal, node: ZnodeView) -> None:
@@ -118,7 +132,7 @@ def _show(terminal: Terminal, node: ZnodeView) -> None:
     terminal.line(
         terminal.paint(
             f"version {stat.version}, created {instant(stat.ctime_ms)}, changed {instant(stat.mtime_ms)} UTC, "
-            f"{stat.children_count} children{owner}",
+            f"{stat.children_count} {'child' if stat.children_count == 1 else 'children'}{owner}",
             Style.HEADING,
         )
     )
@@ -134,47 +148,74 @@ def _line(terminal: Terminal, node: ZnodeView) -> str:
     return f"{'  ' * node.depth}{shown}{'  ' if text else ''}{text}{terminal.paint(owner, Style.FAINT)}"
 
 
-def _run(servers: str, timeout_s: float, work: Callable[[ZkClient], Awaitable[int]]) -> NoReturn:
-    COMMAND.require("a connection to ZooKeeper", ("kazoo",), "zookeeper")
+def run_with_zookeeper(
+    command: Command,
+    servers: str,
+    config: str | None,
+    timeout_s: float,
+    work: Callable[[ZkClient], Awaitable[int]],
+    *,
+    makes_chroot: bool = False,
+) -> NoReturn:
+    """Connect to a ZooKeeper, do `work`, disconnect, and end the process."""
+    command.require("a connection to ZooKeeper", ("kazoo",), "zookeeper")
+    from ottla.peer.errors import InvalidArgumentError
     from ottla.zk.address import ZkAddressError
     from ottla.zk.client import ZkUnreachableError
+    from ottla.zk.layout import ZnodeDataError
     from ottla.zk.tree import ZkError
 
     async def whole() -> int:
         from ottla.zk.tree import BadArgumentsError, NoAuthError, NoNodeError
 
-        zk = await _connect(servers, timeout_s)
+        zk = await _connect(servers, timeout_s, _access(config), makes_chroot=makes_chroot)
         try:
             return await work(zk)
         except NoNodeError as problem:
-            return COMMAND.report(
+            return command.report(
                 f"node {problem.path} does not exist; `ottla zookeeper tree` shows those that there are"
             )
         except BadArgumentsError as problem:
             path = "/" + problem.path.strip("/")
             raise CommandError(f"{problem.path} is not a path of a node; {path} is") from problem
         except NoAuthError as problem:
-            raise CommandError(f"{problem.path} may not be read: its ACL does not let everyone read it") from problem
+            raise CommandError(
+                f"{problem.path} may not be read or changed: its ACL does not let this user; name a file with the "
+                "login by --zookeeper-config"
+            ) from problem
         finally:
             await zk.close()
 
-    COMMAND.run(lambda: asyncio.run(whole()), (ZkAddressError, ZkUnreachableError, ZkError), until_closed=True)
+    expected = (ZkAddressError, ZkUnreachableError, ZkError, ZnodeDataError, InvalidArgumentError)
+    command.run(lambda: asyncio.run(whole()), expected, until_closed=True)
 
 
-async def _connect(servers: str, timeout_s: float) -> ZkClient:
+def _access(config: str | None) -> ZkAccess:
+    from ottla.zk.access import AccessError, ZkAccess, access_of_file
+
+    try:
+        return ZkAccess() if config is None else access_of_file(config)
+    except AccessError as error:
+        raise CommandError(f"--zookeeper-config: {error}") from error
+
+
+async def _connect(servers: str, timeout_s: float, access: ZkAccess, *, makes_chroot: bool) -> ZkClient:
     """Session below the chroot, which has to be there: a command that only reads does not make it."""
     from ottla.zk.address import ZkAddress
+    from ottla.zk.client import ensure_path
     from ottla.zk.kazoo_client import connect_kazoo
 
     address, timeout_ms = ZkAddress.parse(servers), round(timeout_s * 1000)
     if address.chroot:
-        zk = await connect_kazoo(address._replace(chroot=""), SESSION_TIMEOUT_MS, timeout_ms)
+        zk = await connect_kazoo(address._replace(chroot=""), SESSION_TIMEOUT_MS, timeout_ms, access=access)
         try:
-            if await zk.exists(address.chroot) is None:
+            if makes_chroot:
+                await ensure_path(zk, address.chroot)
+            elif await zk.exists(address.chroot) is None:
                 raise CommandError(
                     f"node {address.chroot}, the root of the paths, does not exist at {address.servers}; "
                     f"`ottla zookeeper ls -z {address.servers}` lists those that there are"
                 )
         finally:
             await zk.close()
-    return await connect_kazoo(address, SESSION_TIMEOUT_MS, timeout_ms)
+    return await connect_kazoo(address, SESSION_TIMEOUT_MS, timeout_ms, access=access)

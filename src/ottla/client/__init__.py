@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ottla.client.errors import ClientError as ClientError
     from ottla.client.errors import InvalidConfigError as InvalidConfigError
     from ottla.client.errors import SerializationError as SerializationError
+    from ottla.client.exporting import ClientCollector as ClientCollector
+    from ottla.client.exporting import observe_metrics as observe_metrics
+    from ottla.client.exporting import serve_metrics as serve_metrics
     from ottla.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
     from ottla.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.model import EARLIEST as EARLIEST
@@ -50,6 +53,7 @@ _EXPORTS = {
         "ottla.client.consumer.listener": "ConsumerRebalanceListener",
         "ottla.client.consumer.records": "ConsumerRecords",
         "ottla.client.errors": "ClientError InvalidConfigError SerializationError",
+        "ottla.client.exporting": "ClientCollector observe_metrics serve_metrics",
         "ottla.client.interceptors": "ConsumerInterceptor ProducerInterceptor",
         "ottla.client.model": "EARLIEST LATEST OffsetAndMetadata OffsetAndTimestamp RecordMetadata TopicPartition",
         "ottla.client.producer.bulk_future": "BulkFuture",

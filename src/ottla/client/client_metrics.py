@@ -14,6 +14,7 @@ from math import nan
 from typing import NamedTuple
 
 from ottla.env.clock import Clock
+from ottla.env.threads import Lock
 
 
 class MetricName(NamedTuple):
@@ -72,6 +73,23 @@ GAUGES: dict[str, MetricName] = {
     "last-poll-seconds-ago": MetricName(CONSUMER_GROUP, "Seconds since the last call of `poll`; -1 before the first."),
     "assigned-partitions": MetricName(COORDINATOR_GROUP, "Partitions that are assigned."),
     "commit-total": MetricName(COORDINATOR_GROUP, "Commits that succeeded."),
+    "commit-latency-avg": MetricName(COORDINATOR_GROUP, "Milliseconds that these took on average."),
+    "commit-latency-max": MetricName(COORDINATOR_GROUP, "Milliseconds that the longest of them took."),
+    "join-total": MetricName(COORDINATOR_GROUP, "Joins of the group."),
+    "sync-total": MetricName(COORDINATOR_GROUP, "Assignments that the group gave, with SyncGroup."),
+    "heartbeat-total": MetricName(COORDINATOR_GROUP, "Heartbeats."),
+    "last-heartbeat-seconds-ago": MetricName(
+        COORDINATOR_GROUP, "Seconds since the last heartbeat; -1 before the first."
+    ),
+    "rebalance-total": MetricName(COORDINATOR_GROUP, "Rebalances that succeeded."),
+    "failed-rebalance-total": MetricName(COORDINATOR_GROUP, "Rebalances that failed."),
+    "rebalance-latency-total": MetricName(COORDINATOR_GROUP, "Milliseconds of all rebalances that succeeded."),
+    "rebalance-latency-avg": MetricName(COORDINATOR_GROUP, "Milliseconds that these took on average."),
+    "rebalance-latency-max": MetricName(COORDINATOR_GROUP, "Milliseconds that the longest of them took."),
+    "last-rebalance-seconds-ago": MetricName(
+        COORDINATOR_GROUP, "Seconds since the last rebalance; -1 before the first."
+    ),
+    "rejoin-needed": MetricName(COORDINATOR_GROUP, "1 if the member has to join the group again."),
     "client-state": MetricName(
         COORDINATOR_GROUP,
         "What a member of a group is about: 0 down, 1 finding the coordinator, 2 member, 3 finding the coordinator "
@@ -79,6 +97,16 @@ GAUGES: dict[str, MetricName] = {
     ),
 }
 """Each has one metric of its own name."""
+
+ENDINGS = ((TOTALS, ("-total", "-rate")), (MEASURED, ("-avg", "-max")), (GAUGES, ("",)))
+"""Endings of the metrics that each has."""
+FIGURES: dict[str, MetricName] = {
+    f"{name}{ending}": metric
+    for declared, endings in ENDINGS
+    for name, metric in declared.items()
+    for ending in endings
+}
+"""All metrics by name, without tags."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +152,8 @@ class Metrics:
         self._measured: dict[str, Measured] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
         self._tagged: dict[str, Callable[[], Mapping[tuple[object, ...], float]]] = {}
+        # Readers drop and add samples: an exporter's thread beside the program's.
+        self._reading = Lock()
         self._samples: deque[_Sample] = deque([self._sample()])
 
     def total(self, name: str) -> Total:
@@ -148,6 +178,10 @@ class Metrics:
 
     def read(self) -> dict[str, float]:
         """Return all metrics by name, with tags appended, as `records-lag{topic=t,partition=0}`."""
+        with self._reading:
+            return self._read()
+
+    def _read(self) -> dict[str, float]:
         now = self._clock.monotonic_ms()
         self._forget(now)
         base = self._samples[0]

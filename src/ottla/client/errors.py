@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.model import OffsetAndMetadata, TopicPartition
+from ottla.peer.errors import AuthenticationError as AuthenticationError
 from ottla.peer.errors import AuthorizationError as AuthorizationError
 from ottla.peer.errors import BrokerError as BrokerError
 from ottla.peer.errors import BrokerHangsError as BrokerHangsError
@@ -108,6 +109,8 @@ class RecordTooLargeError(BrokerError):
             f"a record of {size} bytes for topic {topic} is too large",
             f"it exceeds {limit}; raise that, or send smaller records",
         )
+        self.size = size
+        """Bytes of a batch with this record alone."""
 
 
 class CommitFailedError(ClientError):

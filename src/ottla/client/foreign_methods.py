@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 _READY = "a client is ready when it is made, and closed by close() or a with block; leave it out"
 _NO_TRANSACTIONS = "transactions are not supported yet; retries make no duplicates without them"
-_NO_ACLS = "access lists and logins are not supported yet"
-_NO_LOGIN = "logins are not supported yet; reach the cluster by a PLAINTEXT listener"
+_NO_LOGIN = "set sasl.username and sasl.password, and make another client with others"
 _CLUSTER_ID = "ask Admin.describe_cluster()"
 _TRY_ANYTHING = "any call that asks a broker says whether it can be reached; leave it out"
 
@@ -62,14 +61,9 @@ PRODUCER_METHODS: Mapping[str, str] = {
 }
 ADMIN_METHODS: Mapping[str, str] = {
     "alter_consumer_group_offsets": "call alter_group_offsets()",
-    "alter_user_scram_credentials": _NO_LOGIN,
     "cluster_id": "call describe_cluster()",
-    "create_acls": _NO_ACLS,
-    "delete_acls": _NO_ACLS,
     "delete_consumer_groups": "call delete_groups()",
-    "describe_acls": _NO_ACLS,
     "describe_consumer_groups": "call describe_groups()",
-    "describe_user_scram_credentials": _NO_LOGIN,
     "find_coordinator": "call describe_groups(), which names it",
     "list_consumer_group_offsets": "call list_group_offsets()",
     "list_consumer_groups": "call list_groups()",

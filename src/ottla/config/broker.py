@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.config import listeners as listener_parsing
 from ottla.config.listeners import Endpoint, ListenerError
 from ottla.config.refusals import refusal_of, refusal_of_listener_override
 from ottla.config.rules import broken_rules
-from ottla.config.settings import BROKER_SETTINGS, NO_EFFECT, RUN_TIME_SETTINGS, broker_setting, nearest_name
+from ottla.config.settings import (
+    BROKER_SETTINGS,
+    NO_EFFECT,
+    RUN_TIME_SETTINGS,
+    Setting,
+    broker_setting,
+    listener_prefix,
+    nearest_name,
+    setting_of_listener,
+)
 from ottla.config.values import ConfigError, Value, parse_value
 
 if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
 T = TypeVar("T")
+
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms)")
+_OF_MECHANISM = re.compile(
+    r"listener\.name\.[^.]+\.[^.]+\.(sasl\.jaas\.config|connections\.max\.reauth\.ms"
+    r"|sasl\.(server|login)\.callback\.handler\.class)"
+)
+OAUTH_SETTINGS: Final = frozenset(
+    name
+    for name, setting in BROKER_SETTINGS.items()
+    if name.startswith(("sasl.oauthbearer.", "sasl.login.")) and setting.type != "class"
+)
+"""Settings of OAUTHBEARER, of all listeners, of one, or of the mechanism of one, the last before the others."""
+KERBEROS_SETTINGS: Final = frozenset(name for name in BROKER_SETTINGS if name.startswith("sasl.kerberos."))
+"""The same of GSSAPI."""
+
+TLS_SETTINGS: Final = (
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.protocol",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""Settings of a TLS listener, and of connections to that of another broker.
+
+The listener's own (`listener.name.<listener>.ssl.*`) come before those of all listeners.
+"""
 
 
 class ConfigRefusal:
@@ -47,6 +94,7 @@ class BrokerConfig:
         "dynamic_default",
         "dynamic_own",
         "inter_broker_listener_name",
+        "listener_overrides",
         "listeners",
         "overridden",
         "topic_defaults",
@@ -68,12 +116,16 @@ class BrokerConfig:
         self.listeners: list[Endpoint] = []
         self.advertised: list[Endpoint] = []
         self.inter_broker_listener_name = ""
+        #: Settings of single listeners (`listener.name.NAME.…`) that are honoured, by their whole names.
+        self.listener_overrides: dict[str, str] = {}
 
     def value(self, name: str) -> Value:
         """The parsed value of a setting, its default where it was not set."""
         value = self._values.get(name)
         if value is None and name not in self._values:
-            setting = BROKER_SETTINGS.get(name) or RUN_TIME_SETTINGS[name]
+            setting = broker_setting(name)
+            if setting is None:
+                raise KeyError(name)
             value = self._values[name] = parse_value(setting, setting.default)
         return value
 
@@ -110,6 +162,29 @@ class BrokerConfig:
     def get_string_or_none(self, name: str) -> str | None:
         """The value of a setting of type string, None where it has none."""
         return None if self.value(name) is None else self.get_string(name)
+
+    @property
+    def delegation_token_secret(self) -> str:
+        """The secret of delegation tokens; empty where there are none."""
+        names = ("delegation.token.secret.key", "delegation.token.master.key")
+        return next((text for name in names if (text := self.get_string_or_none(name))), "")
+
+    def has_tls(self, listener_name: str) -> bool:
+        """Whether this listener speaks TLS."""
+        return any(each.uses_tls for each in self.listeners if each.listener_name == listener_name)
+
+    def tls_settings(self, listener_name: str) -> dict[str, Value]:
+        """The settings of a TLS listener, its own before those of all listeners.
+
+        Clients that log in (SASL_SSL) need certificates only by the listener's own `ssl.client.auth`, as in Kafka.
+        """
+        prefix = listener_prefix(listener_name)
+        names = {name: prefix + name for name in TLS_SETTINGS}
+        found = {name: self.value(own if own in self._values else name) for name, own in names.items()}
+        uses_sasl = any(each.uses_sasl for each in self.listeners if each.listener_name == listener_name)
+        if uses_sasl and names["ssl.client.auth"] not in self._values:
+            found["ssl.client.auth"] = "none"
+        return found
 
     @property
     def broker_id(self) -> int:
@@ -155,6 +230,7 @@ class BrokerConfig:
         copy.listeners = self.listeners
         copy.advertised = self.advertised
         copy.inter_broker_listener_name = self.inter_broker_listener_name
+        copy.listener_overrides = self.listener_overrides
         return copy
 
     def advertised_endpoints(self, bound_ports: Mapping[str, int], canonical_host: str) -> list[Endpoint]:
@@ -193,11 +269,14 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
     values: dict[str, Value] = {}
     overridden: dict[str, str] = {}
     unknown: dict[str, str] = {}
+    listener_overrides: dict[str, str] = {}
     for name, text in properties.items():
-        setting = BROKER_SETTINGS.get(name)
+        setting = None if name in RUN_TIME_SETTINGS else broker_setting(name)
         if setting is None:
             refusal = refusal_of_listener_override(name)
-            if refusal is not None:
+            if is_login_setting(name):
+                listener_overrides[name] = text
+            elif refusal is not None:
                 problems.append(refusal)
             elif name in strict:
                 problems.append(_unknown(name))
@@ -219,9 +298,20 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
             warnings.append(warning)
     config = BrokerConfig(values, overridden, unknown)
     config.warnings = warnings
+    config.listener_overrides = listener_overrides
     if not problems:
         problems = _settle_ids(config) + _settle_listeners(config) + broken_rules(config, log_dirs_of(config))
     return ConfigRefusal(problems) if problems else config
+
+
+def is_login_setting(name: str) -> bool:
+    """Whether it is a setting of SASL for one listener, or for one mechanism of it."""
+    if _OF_LISTENER.fullmatch(name) or _OF_MECHANISM.fullmatch(name):
+        return True
+    setting = setting_of_listener(name)
+    return (
+        setting.removeprefix("oauthbearer.") in OAUTH_SETTINGS or setting.removeprefix("gssapi.") in KERBEROS_SETTINGS
+    )
 
 
 def warning_of(name: str, text: str) -> str | None:
@@ -230,7 +320,7 @@ def warning_of(name: str, text: str) -> str | None:
     if setting is None:
         return _unknown(name)
     without = setting.effect == NO_EFFECT and parse_value(setting, text) != parse_value(setting, setting.default)
-    return _without_effect(name, text) if without else None
+    return _without_effect(setting, text) if without else None
 
 
 def _unknown(name: str) -> str:
@@ -241,9 +331,9 @@ def _unknown(name: str) -> str:
     return f"{name} is not a known setting; {hint}"
 
 
-def _without_effect(name: str, text: str) -> str:
-    shown = "" if BROKER_SETTINGS[name].is_sensitive else f"={text}"
-    return f"{name}{shown} has no effect here"
+def _without_effect(setting: Setting, text: str) -> str:
+    shown = "" if setting.is_sensitive else f"={text}"
+    return f"{setting.name}{shown} has no effect here"
 
 
 def _settle_ids(config: BrokerConfig) -> list[str]:
@@ -265,8 +355,6 @@ def _settle_listeners(config: BrokerConfig) -> list[str]:
         config.listeners = listener_parsing.parse_endpoints(
             config.get_string("listeners"), protocols, require_distinct_ports=True
         )
-        if unserved := _unserved(config.listeners):
-            return unserved  # what else does not fit them is of no use before
         advertised_text = config.get_string_or_none("advertised.listeners")
         if advertised_text is None:
             # What is not advertised otherwise is announced under this machine's name, never as 0.0.0.0.
@@ -282,16 +370,6 @@ def _settle_listeners(config: BrokerConfig) -> list[str]:
     except ListenerError as error:
         return [str(error)]
     return []
-
-
-def _unserved(listeners: Iterable[Endpoint]) -> list[str]:
-    """A problem for each listener whose security protocol is not supported yet."""
-    return [
-        f"listeners: {endpoint.listener_name} speaks {endpoint.security_protocol}, which cannot be served yet. "
-        "Map it to PLAINTEXT in listener.security.protocol.map, or remove it."
-        for endpoint in listeners
-        if endpoint.security_protocol != "PLAINTEXT"
-    ]
 
 
 def _inter_broker_listener_name(config: BrokerConfig, protocols: dict[str, str]) -> str:

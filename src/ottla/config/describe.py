@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.settings import (
+    AUTHORIZER_SETTINGS,
     BROKER_SETTINGS,
     INTERNAL_SETTINGS,
     RUN_TIME_SETTINGS,
@@ -63,10 +64,14 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
     entries = [
         _broker_entry(setting, broker)
         for name, setting in BROKER_SETTINGS.items()
-        if name not in INTERNAL_SETTINGS or name in broker.overridden
+        if name not in INTERNAL_SETTINGS | AUTHORIZER_SETTINGS or name in broker.overridden
     ]
     default, own = broker.dynamic_default, broker.dynamic_own
     entries += [_broker_entry(each, broker) for name, each in RUN_TIME_SETTINGS.items() if name in {**default, **own}]
+    of_listeners = [
+        name for name in {**broker.overridden, **own} if name not in {**BROKER_SETTINGS, **RUN_TIME_SETTINGS}
+    ]
+    entries += [_broker_entry(each, broker) for each in map(broker_setting, of_listeners) if each is not None]
     unknown = dict.fromkeys(broker.unknown, STATIC_BROKER_CONFIG)
     unknown |= {name: DYNAMIC_DEFAULT_BROKER_CONFIG for name in default if broker_setting(name) is None}
     unknown |= {name: DYNAMIC_BROKER_CONFIG for name in own if broker_setting(name) is None}
@@ -136,7 +141,7 @@ def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[Synonym, ...]:
         *_present(names, broker.dynamic_own, DYNAMIC_BROKER_CONFIG),
         *_present(names, broker.dynamic_default, DYNAMIC_DEFAULT_BROKER_CONFIG),
         *_present(names, broker.overridden, STATIC_BROKER_CONFIG),
-        *([] if name in RUN_TIME_SETTINGS else _present(names, _defaults(names), DEFAULT_CONFIG)),
+        *([] if name not in BROKER_SETTINGS else _present(names, _defaults(names), DEFAULT_CONFIG)),
     ]
     places = [place for place, synonym in enumerate(found) if synonym.name == name]
     return tuple(found[places[0] :]) if places else ()

@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.config.broker import BrokerConfig, log_dirs_of
+from ottla.config.broker import BrokerConfig, is_login_setting, log_dirs_of
 from ottla.config.refusals import refusal_of, refusal_of_listener_override
 from ottla.config.rules import broken_rules
-from ottla.config.settings import BROKER_SETTINGS, broker_setting
+from ottla.config.settings import BROKER_SETTINGS, RUN_TIME_SETTINGS, broker_setting
 from ottla.config.values import ConfigError, parse_value
 
 #: Settings of the listeners, which ottla opens once, at its start.
 FIXED_AT_START = frozenset(
-    ("advertised.listeners", "listener.security.protocol.map", "listeners", "principal.builder.class")
+    (
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "listeners",
+        "principal.builder.class",
+        "sasl.enabled.mechanisms",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.mechanism.inter.broker.protocol",
+    )
 )
 #: Numbers of threads may grow or shrink to twice or half of what they are.
 THREAD_COUNTS = (
@@ -99,10 +108,12 @@ def _level_problem(properties: Mapping[str, str]) -> str | None:
 def _refused_here(properties: Mapping[str, str]) -> str | None:
     """Settings, all of readable values, that Kafka accepts and this broker cannot honour."""
     for name, text in properties.items():
-        if name in FIXED_AT_START:
+        if name in FIXED_AT_START or is_login_setting(name):
             return f"{name} cannot be changed while this broker runs. Set it in server.properties and restart"
         refusal = refusal_of_listener_override(name)
-        setting = BROKER_SETTINGS.get(name)
+        setting = None if name in RUN_TIME_SETTINGS else broker_setting(name)
+        if name.startswith(LISTENER_PREFIX) and setting is not None and setting.read_only:
+            return f"Cannot update these configs dynamically: {_scala_set([name])}"
         if refusal is None and setting is not None:
             refusal = refusal_of(setting, parse_value(setting, text), parse_value(setting, setting.default))
         if refusal is not None:

@@ -42,6 +42,16 @@ class Endpoint(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
+    def uses_tls(self) -> bool:
+        """Whether clients have to speak TLS."""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients have to authenticate by SASL."""
+        return self.security_protocol.startswith("SASL_")
+
+    @property
     def is_any_address(self) -> bool:
         """Whether the host stands for every interface of this machine."""
         return self.host in ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")

@@ -48,6 +48,11 @@ def _has_addresses(config: BrokerConfig) -> bool:
         return False
 
 
+def super_users(text: str) -> list[str]:
+    """The principals in `super.users`, each as in `User:admin`."""
+    return [each for part in text.split(";") if (each := part.strip())]
+
+
 def broken_rules(config: BrokerConfig, log_dirs: Sequence[str]) -> list[str]:
     """Every rule that the settings break, in Kafka's words."""
     rules = _broker_id_rules(config) + _log_rules(config, log_dirs) + _replica_rules(config) + _other_rules(config)
@@ -111,6 +116,10 @@ def _other_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
         (
             config.get_int("max.connections.per.ip") > 0 or config.get_string("max.connections.per.ip.overrides") != "",
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        ),
+        (
+            all(":" in each for each in super_users(config.get_string("super.users"))),
+            "super.users has to name principals apart by semicolons, as in User:admin;User:kafka",
         ),
         (
             _has_addresses(config),

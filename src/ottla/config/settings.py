@@ -69,13 +69,44 @@ BROKER_SETTINGS: dict[str, Setting] = {
 }
 """Every setting of a broker, by name."""
 
+_PASSWORDS: Final = tuple(name for name, setting in BROKER_SETTINGS.items() if setting.is_sensitive)
+
+AUTHORIZER_SETTINGS: Final = frozenset(("allow.everyone.if.no.acl.found", "authorizer.zookeeper.url", "super.users"))
+"""Settings of a broker that in Kafka are those of its authorizer: described only where they are set."""
+
 RUN_TIME_SETTINGS: dict[str, Setting] = SECTIONS["run time"]
 """Settings of a broker that are given while it runs, and in no file, by name."""
 
 
+_OF_LISTENER: Final = "listener.name."
+LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
+"""Limits of connections that a listener may have beside those of all listeners."""
+
+
+def listener_prefix(listener_name: str) -> str:
+    """The beginning of the names of settings of this listener."""
+    return f"{_OF_LISTENER}{listener_name.lower()}."
+
+
 def broker_setting(name: str) -> Setting | None:
-    """A broker's setting, given in a file or while it runs; None for an unknown name."""
-    return BROKER_SETTINGS.get(name) or RUN_TIME_SETTINGS.get(name)
+    """A broker's setting, given in a file or while it runs, perhaps for one listener; None for an unknown name."""
+    return BROKER_SETTINGS.get(name) or RUN_TIME_SETTINGS.get(name) or _setting_of_one_listener(name)
+
+
+def is_password(name: str) -> bool:
+    """Whether a broker's setting of this name is a password, also one for a listener or a mechanism; Kafka's rule."""
+    return name.endswith(_PASSWORDS)
+
+
+def setting_of_listener(name: str) -> str:
+    """The name without the listener that it is for; empty where it is for none."""
+    return name[len(_OF_LISTENER) :].partition(".")[2] if name.startswith(_OF_LISTENER) else ""
+
+
+def _setting_of_one_listener(name: str) -> Setting | None:
+    base = setting_of_listener(name)
+    setting = BROKER_SETTINGS.get(base) if base.startswith("ssl.") or base in LISTENER_LIMITS else None
+    return None if setting is None else setting._replace(name=name)
 
 
 TOPIC_SETTINGS: dict[str, Setting] = SECTIONS["topic"]

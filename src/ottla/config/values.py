@@ -167,6 +167,9 @@ def java_double(value: float) -> str:
     if not exponent:
         digits, _, places = mantissa.lstrip("-").partition(".")
         shift = len(digits) - 1
+        if digits == "0":  # below 1
+            shift = len(places.lstrip("0")) - len(places) - 1
+            digits, places = places.lstrip("0"), ""
         mantissa = ("-" if value < 0 else "") + digits[0] + "." + ((digits[1:] + places).rstrip("0") or "0")
         return f"{mantissa}E{shift}"
     if "." not in mantissa:

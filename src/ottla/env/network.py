@@ -8,9 +8,14 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.env.platforms import sendfile_to, sendmsg_of, take_address
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from ottla.env.tls import TlsSocket
 
 LISTEN_BACKLOG = 1024
 #: Send buffer of the system's default size.
@@ -19,6 +24,14 @@ SYSTEM_BUFFER = -1
 
 class NetworkError(Exception):
     """A socket could not be opened; the message names the cause and the cure."""
+
+
+class Timer(Protocol):
+    """A callback that waits for its time."""
+
+    def cancel(self) -> None:
+        """Have it not called."""
+        ...
 
 
 class EventLoop(Protocol):
@@ -40,7 +53,7 @@ class EventLoop(Protocol):
         """Stop that; says whether there was such a callback."""
         ...
 
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> object:
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
         """Call `callback` once, `delay` seconds from now."""
         ...
 
@@ -49,16 +62,12 @@ class EventLoop(Protocol):
         ...
 
 
-class StreamSocket(Protocol):
-    """A connected, non-blocking socket that a listening one accepted.
+class ByteCalls(Protocol):
+    """The bytes of a connection, without blocking.
 
-    `recv_into`, `send` and `sendmsg` are those of a socket of the system: they raise `BlockingIOError` when the call
-    would block and `OSError` when the connection is gone. `sendfile` (descriptor of the file, position, length) sends
-    from a file and returns the bytes sent, 0 at the file's end.
+    All calls raise `BlockingIOError` when they would block and `OSError` when the connection is gone.
     """
 
-    fd: int
-    """What the event loop is to watch."""
     peer_host: str
     peer_port: int
 
@@ -77,11 +86,6 @@ class StreamSocket(Protocol):
         """Send (parts, ancillary data, flags); returns the bytes sent."""
         ...
 
-    @property
-    def sendfile(self) -> Callable[[int, int, int], int]:
-        """Send from a file (descriptor, position, length); returns the bytes sent."""
-        ...
-
     def is_broken(self) -> bool:
         """Whether the other side has reset the connection."""
         ...
@@ -91,7 +95,23 @@ class StreamSocket(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the socket; closing twice does nothing."""
+        """Close it; closing twice does nothing."""
+        ...
+
+
+class StreamSocket(ByteCalls, Protocol):
+    """A connected, non-blocking socket that a listening one accepted: its calls are those of the system's."""
+
+    fd: int
+    """What the event loop is to watch."""
+
+    @property
+    def sendfile(self) -> Callable[[int, int, int], int]:
+        """Send from a file (descriptor, position, length); returns the bytes sent, 0 at the file's end."""
+        ...
+
+    def start_tls(self, context: SSLContext) -> TlsSocket:
+        """The socket as the server's end of a TLS connection; this one must not be used afterwards."""
         ...
 
 
@@ -147,6 +167,12 @@ class TcpSocket:
         self.send: Callable[[bytes | bytearray | memoryview, int], int] = sock.send
         self.sendmsg = sendmsg_of(sock)
         self.sendfile: Callable[[int, int, int], int] = sendfile_to(sock)
+
+    def start_tls(self, context: SSLContext) -> TlsSocket:
+        """See `StreamSocket.start_tls`."""
+        from ottla.env.tls import TlsSocket
+
+        return TlsSocket(self._sock, context, self.peer_host, self.peer_port)
 
     def is_broken(self) -> bool:
         """Whether the other side has reset the connection."""

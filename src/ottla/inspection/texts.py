@@ -32,6 +32,10 @@ class Decoder(StrEnum):
     REBALANCES = "rebalances"
 
 
+class PlainText(bytes):
+    """A text that is not JSON, even where it looks so."""
+
+
 def field_of(name: str, data: bytes | None, wanted: TextFormat) -> tuple[str, Any]:
     """Name and value of the field that shows `data`: `NAME_hex` if it is not in the requested format."""
     if data is None:
@@ -46,9 +50,11 @@ def field_of(name: str, data: bytes | None, wanted: TextFormat) -> tuple[str, An
             return name, text
     if wanted is TextFormat.JSON:
         try:
-            return name, json.loads(data)
+            if isinstance(data, PlainText):
+                raise ValueError("a text")
+            return name, json.loads(data, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            text = _text(data, printable=True)
+            text = _text(data, printable=not isinstance(data, PlainText))
             if text is not None:
                 return name, text
     return f"{name}_hex", data.hex()
@@ -57,6 +63,10 @@ def field_of(name: str, data: bytes | None, wanted: TextFormat) -> tuple[str, An
 def header_rows(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
     """Rows of a record's headers: `key`, and `value` or `value_hex`."""
     return [dict([("key", name), field_of("value", value, TextFormat.AUTO)]) for name, value in headers]
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _text(data: bytes, printable: bool) -> str | None:

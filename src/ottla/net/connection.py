@@ -1,8 +1,4 @@
-"""The broker's interface to a connection, independent of its transport.
-
-There are several kinds: plaintext sockets (`ottla.net.plaintext`), TLS, and simulated ones. A listener gets a function
-that makes a connection from an accepted stream (`Connect`).
-"""
+"""The broker's interface to a connection, independent of its transport; `ottla.net.framed` has the connection."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ottla.env.disk import DiskFile, FileSlice
-from ottla.env.network import EventLoop, StreamSocket
-from ottla.net.buffers import BufferPool
+from ottla.env.network import EventLoop
 
 #: No limit on the bytes of kept requests, Kafka's default.
 UNLIMITED: Final = -1
@@ -102,7 +97,10 @@ class Connection(Protocol):
     gathers_ranges: bool
     closed: bool
     bytes_in: int
-    bytes_out: int
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of responses sent."""
 
     @property
     def unsent_bytes(self) -> int:
@@ -248,7 +246,3 @@ class RequestService(Protocol):
 
     def connection_closed(self, connection: Connection) -> None:
         """Called once when the connection is closed, by either side."""
-
-
-#: Makes a connection from an accepted stream; the `str` is the listener's name.
-Connect = Callable[[EventLoop, StreamSocket, RequestService, str, BufferPool], Connection]

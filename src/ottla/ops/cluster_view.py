@@ -1,4 +1,4 @@
-"""Looks at a cluster compared: records in a second, lag and its trend, from log end and committed offsets.
+"""Looks at a cluster compared: records and bytes in a second, lag and its trend, from log end and committed offsets.
 
 Nothing here asks a broker; `ottla.ops.cluster_look` does.
 """
@@ -9,6 +9,7 @@ from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.client.groups import GroupDescription
@@ -63,7 +64,7 @@ class ClusterLook:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRates:
-    """A broker; `records_per_s` are written to the partitions that it leads. None stands for unknown values."""
+    """A broker; what comes in a second is written to the partitions that it leads. None stands for unknown values."""
 
     node: Node
     state: BrokerPresence
@@ -72,6 +73,7 @@ class BrokerRates:
     replicas: int
     in_sync: int
     records_per_s: float | None
+    bytes_per_s: float | None
     size_bytes: int | None
     problem: str | None
 
@@ -87,6 +89,7 @@ class TopicRates:
     under_replicated: int
     offline: int
     records_per_s: float | None
+    bytes_per_s: float | None
     size_bytes: int | None
 
 
@@ -136,10 +139,18 @@ class ClusterRates:
     rebalances: Sequence[RebalanceRecord] | None
 
 
+class _Rates(NamedTuple):
+    """Records and bytes written in a second, by partition."""
+
+    records: Mapping[TopicPartition, float]
+    bytes: Mapping[TopicPartition, float]
+
+
 def compare(looks: Sequence[ClusterLook], rebalances: Sequence[RebalanceRecord] | None = None) -> ClusterRates:
     """The last of the looks, with the rates since the first of them that has the partition, or the group."""
     now = looks[-1]
-    rates, topics = _records_per_s(looks), {each.name for each in now.status.topics}
+    rates = _Rates(_records_per_s(looks), _bytes_per_s(looks))
+    topics = {each.name for each in now.status.topics}
     return ClusterRates(
         at_ms=now.at_ms,
         cluster_id=now.status.cluster_id,
@@ -175,17 +186,30 @@ def _records_per_s(looks: Sequence[ClusterLook]) -> dict[TopicPartition, float]:
     return found
 
 
-def _brokers(look: ClusterLook, rates: Mapping[TopicPartition, float]) -> list[BrokerRates]:
+def _bytes_per_s(looks: Sequence[ClusterLook]) -> dict[TopicPartition, float]:
+    """By partition: growth of the leader's log, without the times in which retention or compaction made it smaller."""
+    grown, duration_ms = Counter[TopicPartition](), Counter[TopicPartition]()
+    for before, after in pairwise(looks):
+        formerly = {(each.partition, each.leader): each.size_bytes for each in before.status.partitions}
+        for each in after.status.partitions:
+            former, size = formerly.get((each.partition, each.leader)), each.size_bytes
+            if former is not None and size is not None and size >= former:
+                grown[each.partition] += size - former
+                duration_ms[each.partition] += after.at_ms - before.at_ms
+    rates = ((partition, _per_s(grown[partition], duration)) for partition, duration in duration_ms.items())
+    return {partition: rate for partition, rate in rates if rate is not None}
+
+
+def _brokers(look: ClusterLook, rates: _Rates) -> list[BrokerRates]:
     """All brokers that were seen, and those that have replicas."""
     status = look.status
     leads, replicas, in_sync = Counter[int](), Counter[int](), Counter[int]()
-    written: dict[int, list[float]] = defaultdict(list)
+    led: dict[int, list[TopicPartition]] = defaultdict(list)
     for each in status.partitions:
         leads[each.leader] += 1
         replicas.update(replica.broker for replica in each.replicas)
         in_sync.update(each.isr)
-        if each.partition in rates:
-            written[each.leader].append(rates[each.partition])
+        led[each.leader].append(each.partition)
     known = {each.node.node_id: each for each in status.brokers}
 
     def row(broker: int) -> BrokerRates:
@@ -198,7 +222,8 @@ def _brokers(look: ClusterLook, rates: Mapping[TopicPartition, float]) -> list[B
             leads=leads[broker],
             replicas=replicas[broker],
             in_sync=in_sync[broker],
-            records_per_s=_total(written[broker]),
+            records_per_s=_total(map(rates.records.get, led[broker])),
+            bytes_per_s=_total(map(rates.bytes.get, led[broker])),
             size_bytes=registered.size_bytes if registered is not None and registered.log_dirs else None,
             problem=look.problems.get(broker),
         )
@@ -206,7 +231,7 @@ def _brokers(look: ClusterLook, rates: Mapping[TopicPartition, float]) -> list[B
     return [row(each) for each in sorted({*look.nodes, *status.absent})]
 
 
-def _topic(topic: TopicStatus, rates: Mapping[TopicPartition, float]) -> TopicRates:
+def _topic(topic: TopicStatus, rates: _Rates) -> TopicRates:
     sizes = [each.size_bytes for partition in topic.partitions for each in partition.replicas]
     return TopicRates(
         topic=topic.name,
@@ -215,7 +240,8 @@ def _topic(topic: TopicStatus, rates: Mapping[TopicPartition, float]) -> TopicRa
         replication_factor=topic.replication_factor,
         under_replicated=sum(each.is_under_replicated for each in topic.partitions),
         offline=sum(each.is_offline for each in topic.partitions),
-        records_per_s=_total(rates.get(each.partition) for each in topic.partitions),
+        records_per_s=_total(rates.records.get(each.partition) for each in topic.partitions),
+        bytes_per_s=_total(rates.bytes.get(each.partition) for each in topic.partitions),
         size_bytes=topic.size_bytes if any(each is not None for each in sizes) else None,
     )
 

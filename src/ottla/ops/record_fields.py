@@ -13,7 +13,7 @@ from ottla.client.producer.record import ProducerRecord
 from ottla.inspection.batch_rows import timestamp_type_name
 from ottla.inspection.texts import TextFormat, header_rows
 from ottla.ops.record_lines import MOST_LINE_BYTES, RecordFormat
-from ottla.ops.record_rows import decoded, headers_of, parse_json, record_place
+from ottla.ops.record_rows import decoded, headers_of, json_of, parse_json, record_place
 from ottla.ops.record_templates import as_text
 from ottla.records.consumed import ConsumerRecord
 
@@ -128,8 +128,12 @@ class FieldFormat:
             raise InvalidArgumentError(f"{len(fields)} fields, where the first row names {len(self._columns)} columns")
         lines = self._lines
         row = dict(zip(self._columns, fields, strict=True))
-        value = self._object(row) if self._of_value else self._octets("value", row.get("value"), lines.value_encoding)
-        key = self._octets(self._key_column, row.get(self._key_column), lines.key_encoding)
+        value = (
+            self._object(row)
+            if self._of_value
+            else self._octets("value", row.get("value"), lines.value_encoding, as_json=lines.as_json[1])
+        )
+        key = self._octets(self._key_column, row.get(self._key_column), lines.key_encoding, as_json=lines.as_json[0])
         partition = _number("partition", row.get("partition")) if lines.keep_partition else None
         return ProducerRecord(
             lines.topic,
@@ -140,15 +144,17 @@ class FieldFormat:
             [*lines.headers, *headers_of(_headers(row.get("headers")))],
         )
 
-    def _octets(self, name: str, field: Any, encoding: TextFormat) -> Bytes:
+    def _octets(self, name: str, field: Any, encoding: TextFormat, *, as_json: bool) -> Bytes:
         if field is None or isinstance(field, bytes):
             return field
         if not isinstance(field, str):
             if name == "value":
                 raise InvalidArgumentError(f"value is text or bytes, not {field!r:.60}")
-            field = _key_text(field)
+            field, as_json = _key_text(field), False
         text = field.encode(errors="surrogateescape")
-        return None if text == self._lines.null else decoded(text, encoding)
+        if text == self._lines.null:
+            return None
+        return json_of(field).encode(errors="surrogateescape") if as_json else decoded(text, encoding)
 
     def _object(self, row: dict[str, Any]) -> bytes:
         found = {name: self._field(name, row[name]) for name in self._of_value}

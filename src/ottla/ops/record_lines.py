@@ -54,7 +54,8 @@ class RecordFormat:
 
     `rows`: each line is a row of JSON (`record_of_row`). Otherwise a line is a value, or with `key_separator` a key and
     a value; `null` is the text that stands for null, and `encoding` says whether lines are text, hexadecimal or base64.
-    `key`, `partition` and `headers` are for records whose line does not say them.
+    `key`, `partition` and `headers` are for records whose line does not say them. `as_json` says whether texts of rows
+    and columns that are keys, and values, are written as JSON: their schemas have texts.
     """
 
     topic: str
@@ -67,11 +68,13 @@ class RecordFormat:
     partition: int | None = None
     headers: tuple[tuple[str, Bytes], ...] = ()
     keep_partition: bool = False
+    as_json: tuple[bool, bool] = (False, False)
 
     def record(self, line: bytes) -> ProducerRecord[Bytes, Bytes]:
         """Record of a line. Raises InvalidArgumentError that says what is wrong with it."""
         if self.rows:
-            record = record_of_row(self.topic, parse_json(line), keep_partition=self.keep_partition)
+            row = parse_json(line)
+            record = record_of_row(self.topic, row, keep_partition=self.keep_partition, as_json=self.as_json)
             return record._replace(
                 key=self.key if record.key is None else record.key,
                 partition=self.partition if record.partition is None else record.partition,

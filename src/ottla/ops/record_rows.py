@@ -54,12 +54,14 @@ def record_row(record: ConsumerRecord[Bytes, Bytes], key_format: TextFormat, val
     return row
 
 
-def record_of_row(topic: str, row: object, *, keep_partition: bool = False) -> ProducerRecord[Bytes, Bytes]:
+def record_of_row(
+    topic: str, row: object, *, keep_partition: bool = False, as_json: tuple[bool, bool] = (False, False)
+) -> ProducerRecord[Bytes, Bytes]:
     """Record that a row describes: `key`, `value`, `headers`, `timestamp` (ms), each of which may be missing.
 
     A key or value is text, or JSON that is written as such; `key_hex` and `key_base64` are bytes. `headers` are as in
-    `record_row`, or an object of names and texts. Its partition counts with `keep_partition` only. Raises
-    InvalidArgumentError that names the field.
+    `record_row`, or an object of names and texts. Its partition counts with `keep_partition` only. `as_json` says
+    whether a text of keys, and of values, is written as JSON, too. Raises InvalidArgumentError that names the field.
     """
     if not isinstance(row, dict):
         raise InvalidArgumentError(f"a row is a JSON object with the fields key and value, not {_shown(row)}")
@@ -71,16 +73,16 @@ def record_of_row(topic: str, row: object, *, keep_partition: bool = False) -> P
         )
     return ProducerRecord(
         topic,
-        _bytes_of(row, "value"),
-        _bytes_of(row, "key"),
+        _bytes_of(row, "value", as_json=as_json[1]),
+        _bytes_of(row, "key", as_json=as_json[0]),
         _number(row, "partition") if keep_partition else None,
         _number(row, "timestamp"),
         headers_of(row.get("headers")),
     )
 
 
-def parse_json(line: bytes) -> Any:
-    """Value of a JSON text. Raises InvalidArgumentError."""
+def parse_json(line: bytes, cure: str = "; --format text sends each line as it is") -> Any:
+    """Value of a JSON text. Raises InvalidArgumentError, whose message ends with the cure."""
     try:
         return json.loads(
             line, parse_constant=_refuse_constant, parse_float=_exact_float, object_pairs_hook=_without_repetition
@@ -90,7 +92,7 @@ def parse_json(line: bytes) -> Any:
     except RecursionError:
         raise InvalidArgumentError("not JSON that can be read: it is nested too deeply") from None
     except ValueError as error:
-        raise InvalidArgumentError(f"not JSON: {error}; --format text sends each line as it is") from None
+        raise InvalidArgumentError(f"not JSON: {error}{cure}") from None
 
 
 def decoded(text: bytes, encoding: TextFormat) -> bytes:
@@ -106,7 +108,12 @@ def decoded(text: bytes, encoding: TextFormat) -> bytes:
     return text
 
 
-def _bytes_of(row: Mapping[str, Any], name: str) -> Bytes:
+def json_of(value: Any) -> str:
+    """A value as JSON, in the form of all rows."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _bytes_of(row: Mapping[str, Any], name: str, *, as_json: bool = False) -> Bytes:
     present = [name + suffix for suffix in _SUFFIXES if name + suffix in row]
     if len(present) > 1:
         raise InvalidArgumentError(f"{present[0]} and {present[1]} are both there; leave one of them out")
@@ -119,7 +126,7 @@ def _bytes_of(row: Mapping[str, Any], name: str) -> Bytes:
         if not isinstance(value, str):
             raise InvalidArgumentError(f"{present[0]} is text, not {_shown(value)}")
         return decoded(value.encode(errors="replace"), TextFormat(present[0].removeprefix(f"{name}_")))
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = value if isinstance(value, str) and not as_json else json_of(value)
     return _encoded(text, name)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.errors import InvalidArgumentError, RecordTimestampError
 from ottla.client.sync import Consumer
+from ottla.ops.record_decoding import RecordDecoder
 from ottla.ops.topic_reading import Records
 from ottla.records.batch import TimestampType
 from ottla.records.consumed import ConsumerRecord
@@ -60,14 +61,17 @@ def pattern_of(text: str) -> re.Pattern[str]:
         raise InvalidArgumentError("the regular expression is nested too deeply") from None
 
 
-def searching_poll(consumer: Consumer[Bytes, Bytes], wanted: Wanted) -> Callable[[int], Records]:
-    """Make a function that polls, and returns only records that have what is wanted."""
+def searching_poll(
+    consumer: Consumer[Bytes, Bytes], wanted: Wanted, decoder: RecordDecoder | None = None
+) -> Callable[[int], Records]:
+    """Make a function that polls, and returns only records that have what is wanted, decoded."""
 
     def poll(timeout_ms: int) -> Records:
-        return list(filter(wanted.matches, consumer.poll(timeout_ms)))
+        records = consumer.poll(timeout_ms)
+        return list(filter(wanted.matches, records if decoder is None else decoder.decoded(records)))
 
     what = wanted.what
-    if not isinstance(what, bytes) or find_spec("pyarrow") is None:
+    if not isinstance(what, bytes) or decoder is not None or find_spec("pyarrow") is None:
         return poll
 
     def poll_columns(timeout_ms: int) -> Records:

@@ -21,6 +21,7 @@ from ottla.peer.arguments import fitting, milliseconds
 from ottla.peer.bootstrap import connect_to_any
 from ottla.peer.connection import PeerConnection, open_connection
 from ottla.peer.errors import (
+    AuthenticationError,
     BrokerError,
     BrokerUnreachableError,
     ClientClosedError,
@@ -325,7 +326,10 @@ class Cluster:
         return await self._open(host, port)
 
     def _unreachable(self, problems: list[ConnectError]) -> ClientError:
-        """Combine the errors of all servers; retriable only if the cluster was reached before."""
+        """Combine the errors of all servers; retriable if the cluster was reached before, and trusts the client."""
+        for problem in problems:
+            if isinstance(problem, AuthenticationError):
+                return problem
         first = problems[0]
         if len(problems) == 1:
             first.retriable = self._was_reached

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import ottla
 from ottla.env.environment import Environment
 from ottla.env.outgoing import Stream, UnknownHostError, reason_of
-from ottla.peer.diagnosis import HTTP_ANSWER, Found, diagnose, sasl_mechanisms
+from ottla.peer.diagnosis import HTTP_ANSWER, Found, diagnose, refusal_in_tls, sasl_mechanisms
 from ottla.peer.errors import (
-    BrokerError,
     BrokerHangsError,
-    BrokerTooOldError,
     BrokerUnreachableError,
     ClientClosedError,
     ClientError,
@@ -23,22 +20,25 @@ from ottla.peer.errors import (
     ConnectError,
     ConnectionLostError,
     ConnectTimeoutError,
+    HandshakeFault,
     NotKafkaError,
     ProtocolError,
     SecurityMismatchError,
     UnresolvableHostError,
 )
+from ottla.peer.handshakes import CHECK_PORT, HANDSHAKES, too_old
 from ottla.peer.hosts import connect_to_host
 from ottla.peer.settings import ConnectionSettings
-from ottla.peer.versions import USED, Offered, choose_version
+from ottla.peer.tls import TlsStream
+from ottla.peer.versions import Offered, choose_version
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.connection import ClientProtocol, FrameRefusal, Undecoded
-from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.errors import WireError
 from ottla.wire.framing import api_name
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
+    from ottla.wire.messages.api_versions import ApiVersionsResponse
     from ottla.wire.sliced import Sliced
 
 T = TypeVar("T")
@@ -48,7 +48,6 @@ MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 MAX_FIRST_RESPONSE_BYTES = 1024 * 1024
 MAX_REQUESTS_AT_ONCE = 256
 """Requests in flight; further callers of `request` wait."""
-_CHECK_PORT = "check the port: brokers listen on 9092 by default"
 TLS_ALERT = b"\x15\x03"
 
 
@@ -83,9 +82,14 @@ class PeerConnection:
 
     def __init__(self, address: str, settings: ConnectionSettings, environment: Environment) -> None:
         self.address = address
+        #: Where the connection has TLS.
+        self.tls: TlsStream[PeerConnection] | None = None
         self._settings = settings
+        self.sasl = settings.sasl
+        self.randomness = environment.randomness
         self._network = environment.network
         self._monotonic_ms = environment.clock.monotonic_ms
+        self.now_ms = environment.clock.now_ms
         self._protocol = ClientProtocol(settings.client_id, MAX_FIRST_RESPONSE_BYTES)
         self._stream: Stream | None = None
         self._waiting: deque[asyncio.Future[Any] | _DirectAnswer] = deque()
@@ -104,6 +108,12 @@ class PeerConnection:
         self._hung_up = False
         #: Time of the last bytes sent or received, by the monotonic clock.
         self.used_at_ms = self._monotonic_ms()
+        #: Requests held back while the session is renewed, in order; None at other times.
+        self._held: list[Callable[[], None]] | None = None
+        #: Renews the session; the first request after it is due begins it.
+        self._renew: Callable[[], Awaitable[None]] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._renewal_timer: asyncio.TimerHandle | None = None
         #: Called when the send buffer has drained after it was full.
         self.on_writable: Callable[[], None] | None = None
 
@@ -150,6 +160,8 @@ class PeerConnection:
         Raises ClientTimeoutError after `timeout_ms` (the connection is closed then, as Kafka's clients do, since its
         later answers would come even later), ConnectionLostError, ProtocolError, UnsupportedVersionError.
         """
+        if self._held is not None:
+            await self._renewed()
         version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions)
         body = None if through is None else await self._encoded(message, version, through)
         async with self._turns:
@@ -170,6 +182,9 @@ class PeerConnection:
         connection; where the message cannot be sent, at once. `versions` are as in `request`. It has no timeout: see
         `close_because` and `late`.
         """
+        if self._held is not None:
+            self._hold(lambda: self.submit(message, answered, awaits_response=awaits_response, versions=versions))
+            return
         try:
             api_key = message.SCHEMA.api_key or 0
             version = self._chosen.get(api_key, -1) if versions is None else -1
@@ -198,9 +213,48 @@ class PeerConnection:
 
         Raises what `request` raises, for the first that fails.
         """
+        if self._held is not None:
+            await self._renewed()
         chosen = [choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered, versions) for message in messages]
         async with self._turns:
             return await self._exchange_together(messages, chosen)
+
+    async def exchange(self, message: Message, timeout_ms: int, version: int | None = None) -> Any:
+        """As `request`, for handshakes, which are not held back; `version` where none is agreed on yet."""
+        if version is None:
+            version = choose_version(ApiKey(message.SCHEMA.api_key or 0), self.offered)
+        return await self._exchange(message, version, timeout_ms)
+
+    def renew_after(self, delay_ms: float, renew: Callable[[], Awaitable[None]]) -> None:
+        """Have `renew` run before the first request after this time; requests are held back meanwhile."""
+        self._renew = renew
+        loop = asyncio.get_running_loop()
+        self._renewal_timer = loop.call_later(delay_ms / 1000, self._renewal_due)
+
+    def _renewal_due(self) -> None:
+        if self.is_open and self._held is None:
+            self._held = []
+
+    def _hold(self, send: Callable[[], None]) -> None:
+        """Hold a request back until the session is renewed, which begins now if it has not."""
+        assert self._held is not None
+        self._held.append(send)
+        if self._renewing is None:
+            self._renewing = asyncio.get_running_loop().create_task(self._renew_and_release())
+
+    async def _renew_and_release(self) -> None:
+        try:
+            if self._renew is not None:
+                await self._renew()
+        finally:
+            held, self._held, self._renewing = self._held or [], None, None
+            for send in held:
+                send()
+
+    async def _renewed(self) -> None:
+        released = asyncio.get_running_loop().create_future()
+        self._hold(lambda: None if released.done() else released.set_result(None))
+        await released
 
     async def _exchange_together(self, messages: Sequence[Message], chosen: Sequence[int]) -> list[Any]:
         try:
@@ -319,46 +373,27 @@ class PeerConnection:
 
     async def _check_login(self, lost: ConnectionLostError) -> None:
         """Raise SecurityMismatchError if the broker closed the connection because it requires SASL authentication."""
-        if self._was_used or not self._hung_up or not self.offered or ApiKey.SASL_HANDSHAKE not in self.offered:
+        if (
+            self.sasl is not None
+            or self._was_used
+            or not self._hung_up
+            or not self.offered
+            or ApiKey.SASL_HANDSHAKE not in self.offered
+        ):
             return
-        mechanisms = None if self._stream is None else await sasl_mechanisms(self._network, *self._stream.peer)
+        mechanisms = (
+            None if self._stream is None else await sasl_mechanisms(self._network, *self._stream.peer, self.tls)
+        )
         if mechanisms is not None:
             raise SecurityMismatchError(
-                f"{self.address} is a listener with SASL: it wants a login ({', '.join(mechanisms)}), which this "
-                "client cannot give; connect to a PLAINTEXT listener"
-            ) from lost
+                f"{self.address} is a listener with SASL: it wants a login ({', '.join(mechanisms)}), and this client "
+                "has none; set security.protocol, sasl.mechanism, sasl.username and sasl.password"
+            ).because(HandshakeFault.LOGIN_WANTED) from lost
 
-    async def agree_on_versions(self, timeout_ms: int) -> None:
-        """Negotiate API versions (KIP-35, KIP-511)."""
-        version = USED[ApiKey.API_VERSIONS][1]
-        question = ApiVersionsRequest(client_software_name="ottla", client_software_version=ottla.__version__)
-        try:
-            answer: ApiVersionsResponse = await self._exchange(question, version, timeout_ms)
-            if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-                version = choose_version(ApiKey.API_VERSIONS, served) if served else 0
-                answer = await self._exchange(question, version, timeout_ms)
-        except ClientTimeoutError as error:
-            raise BrokerHangsError(
-                f"{self.address} accepts connections but does not answer within {timeout_ms} ms; check the port, and "
-                "whether the broker is overloaded or stopped",
-                retriable=True,
-            ) from error
-        except ConnectionLostError as error:
-            raise NotKafkaError(
-                f"{self.address} closed the connection before it answered; check that the port is a listener of a "
-                "broker for plain text, and see its log: it may be stopping, or have reached max.connections.per.ip",
-                retriable=True,
-            ) from error
-        except ProtocolError as error:
-            raise NotKafkaError(f"{error}; {_CHECK_PORT}") from error
-        if answer.error_code != ErrorCode.NONE:
-            raise BrokerError(answer.error_code, f"{self.address} refuses the ApiVersions request")
+    def agree(self, answer: ApiVersionsResponse) -> None:
+        """Use these versions from now on."""
         self._protocol = ClientProtocol(self._settings.client_id, MAX_RESPONSE_BYTES)
         self._protocol.agree(answer)
-        newest_metadata = self.offered.get(ApiKey.METADATA, (0, 0))[1]
-        if newest_metadata < USED[ApiKey.METADATA][0]:
-            raise _too_old(self.address, f"it serves Metadata up to version {newest_metadata}")
 
     def close(self) -> None:
         """Close the connection; requests in flight fail."""
@@ -376,6 +411,8 @@ class PeerConnection:
         cancelled, self._cancelled = self._cancelled, {}
         for timer in cancelled.values():
             timer.cancel()
+        if self._renewal_timer is not None:
+            self._renewal_timer.cancel()
         if self._loop is not None and self._loop.is_closed():
             return  # no caller waits any more, and asyncio closes sockets by itself
         if self._stream is not None:
@@ -391,6 +428,7 @@ class PeerConnection:
     def connected(self, stream: Stream) -> None:
         """The connection stands."""
         self._stream = stream
+        self.tls = stream if isinstance(stream, TlsStream) else None
         self._loop = asyncio.get_running_loop()
 
     def writable(self) -> None:
@@ -405,6 +443,8 @@ class PeerConnection:
         """The connection is gone."""
         why = f": {error}" if error is not None else ""
         self._hung_up = self._closed_by is None
+        if isinstance(error, ClientError) and not self._was_used:
+            self._close(error)
         self._close(ConnectionLostError(f"{self.address} closed the connection{why}", retriable=True))
 
     def get_buffer(self, sizehint: int, /) -> memoryview:
@@ -444,26 +484,27 @@ def _foreign_server(address: str, refusal: FrameRefusal) -> ClientError:
 
 def _wants_tls(address: str) -> SecurityMismatchError:
     return SecurityMismatchError(
-        f"{address} is a listener for TLS, and this client speaks plain text only; connect to a PLAINTEXT listener"
-    )
+        f"{address} is a listener for TLS, and this client speaks plain text; set security.protocol=SSL, or connect "
+        "to a PLAINTEXT listener"
+    ).because(HandshakeFault.TLS_WANTED)
 
 
-def _too_old(address: str, why: str) -> BrokerTooOldError:
-    return BrokerTooOldError(
-        f"{address} is a broker older than Apache Kafka 0.11 ({why}), the oldest that this client speaks with; "
-        "upgrade the broker"
-    )
-
-
-async def _explained(environment: Environment, host: str, port: int, address: str) -> ConnectError | None:
+async def _explained(
+    environment: Environment, host: str, port: int, address: str, tls: TlsStream[PeerConnection] | None
+) -> ConnectError | None:
     """Diagnosis of a first contact that failed; None if it finds nothing known."""
     found = await diagnose(environment.network, host, port)
     if found is Found.TLS:
-        return _wants_tls(address)
+        return _wants_tls(address) if tls is None else await refusal_in_tls(environment.network, host, port, tls)
+    if found is Found.PLAIN_TEXT and tls is not None:
+        return SecurityMismatchError(
+            f"{address} is a listener for plain text, and this client speaks TLS; set security.protocol=PLAINTEXT, or "
+            "connect to the listener for TLS"
+        ).because(HandshakeFault.TLS_NOT_SPOKEN)
     if found is Found.OLD_BROKER:
-        return _too_old(address, "it hangs up on ApiVersions")
+        return too_old(address, "it hangs up on ApiVersions")
     whats = {
-        Found.WEB_SERVER: f"a web server or a proxy (it answers in HTTP), no broker; {_CHECK_PORT}",
+        Found.WEB_SERVER: f"a web server or a proxy (it answers in HTTP), no broker; {CHECK_PORT}",
         Found.ZOOKEEPER: "a ZooKeeper, no broker; give addresses of brokers, which listen on 9092 by default",
     }
     if found in whats:
@@ -490,13 +531,18 @@ async def open_connection(
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     timeout_ms = setup_timeout_ms or settings.socket_connection_setup_timeout_ms
+
+    def receiver() -> PeerConnection | TlsStream[PeerConnection]:
+        connection = PeerConnection(address, settings, environment)
+        return connection if settings.tls is None else TlsStream(connection, settings.tls, address, host)
+
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            connection = await connect_to_host(
+            made = await connect_to_host(
                 environment.network,
                 host,
                 port,
-                lambda: PeerConnection(address, settings, environment),
+                receiver,
                 timeout_ms / 1000,
                 send_buffer_bytes=settings.send_buffer_bytes,
                 receive_buffer_bytes=settings.receive_buffer_bytes,
@@ -515,13 +561,15 @@ async def open_connection(
         raise BrokerUnreachableError(
             f"cannot connect to {address} ({reason_of(error)}); check that the broker runs and listens there"
         ) from error
+    connection = made.receiver if isinstance(made, TlsStream) else made
     try:
-        await connection.agree_on_versions(timeout_ms)
+        for handshake in HANDSHAKES:
+            await handshake(connection, timeout_ms)
     except BaseException as error:
         connection.close()
         looked_at = (BrokerHangsError, NotKafkaError) if hang_up_explained else (BrokerHangsError,)
         if isinstance(error, looked_at) and error.retriable and look_twice:
-            explained = await _explained(environment, host, port, address)
+            explained = await _explained(environment, host, port, address, connection.tls)
             if explained is not None:
                 raise explained from error
             if isinstance(error, NotKafkaError):

@@ -12,10 +12,13 @@ import ssl
 import struct
 from contextlib import suppress
 from enum import Enum
+from typing import Any
 
 from ottla.env.futures import settle
 from ottla.env.outgoing import Network, Stream
+from ottla.peer.errors import ConnectError
 from ottla.peer.hosts import connect_to_host
+from ottla.peer.tls import TlsStream
 
 PROBE_TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 64 * 1024
@@ -43,6 +46,7 @@ class Found(Enum):
     """Result of a diagnosis."""
 
     TLS = "a TLS listener"
+    PLAIN_TEXT = "a broker's listener for plain text"
     OLD_BROKER = "a broker of Apache Kafka 0.8 or 0.9"
     WEB_SERVER = "a web server"
     ZOOKEEPER = "a ZooKeeper"
@@ -61,6 +65,8 @@ class _FirstBytes:
         self._buffer = bytearray(most)
         self._count = 0
         self._stream: Stream | None = None
+        #: Why the connection ended.
+        self.error: Exception | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -69,7 +75,8 @@ class _FirstBytes:
 
     def connected(self, stream: Stream) -> None:
         self._stream = stream
-        stream.write([self._question])
+        if self._question:
+            stream.write([self._question])
 
     def close(self) -> None:
         if self._stream is not None:
@@ -91,6 +98,7 @@ class _FirstBytes:
         """The question is short."""
 
     def disconnected(self, error: Exception | None) -> None:
+        self.error = error
         settle(self.ended, None)
 
 
@@ -103,7 +111,9 @@ async def diagnose(network: Network, host: str, port: int) -> Found:
     )
     if hello in TLS_RECORDS:
         return Found.TLS
-    if _is_ours(metadata) and not _is_ours(versions):
+    if _is_ours(versions):
+        return Found.PLAIN_TEXT
+    if _is_ours(metadata):
         return Found.OLD_BROKER
     # Not before: a broker logs them as frames of an invalid size.
     web, zookeeper = await asyncio.gather(
@@ -115,10 +125,28 @@ async def diagnose(network: Network, host: str, port: int) -> Found:
     return Found.WEB_SERVER if web == HTTP_ANSWER else Found.NOTHING
 
 
-async def sasl_mechanisms(network: Network, host: str, port: int) -> list[str] | None:
+async def refusal_in_tls(network: Network, host: str, port: int, tls: TlsStream[Any]) -> ConnectError | None:
+    """The alert with which a broker ends TLS; None without one. Raises nothing for what it meets.
+
+    A broker refuses a client's certificate after the handshake of TLS 1.3. A client that has sent a request by then may
+    get a reset in place of the alert, so nothing is sent here.
+    """
+    silent = tls.another(_FirstBytes(b"", 1))
+    with suppress(OSError):  # a TimeoutError is one
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            await connect_to_host(network, host, port, lambda: silent, PROBE_TIMEOUT_S)
+            await silent.receiver.ended
+    silent.receiver.close()
+    error = silent.receiver.error
+    return error if isinstance(error, ConnectError) else None
+
+
+async def sasl_mechanisms(
+    network: Network, host: str, port: int, tls: TlsStream[Any] | None = None
+) -> list[str] | None:
     """SASL mechanisms of the listener, None if it requires none. Raises nothing for what it meets."""
     body = struct.pack(">h", 0)  # a mechanism without a name, so that the response lists the others
-    head = await _answer(network, host, port, _request(SASL_HANDSHAKE, 1, body), MAX_ANSWER_BYTES)
+    head = await _answer(network, host, port, _request(SASL_HANDSHAKE, 1, body), MAX_ANSWER_BYTES, tls)
     try:
         _, correlation_id, code, count = struct.unpack_from(">iihi", head)
         if correlation_id != CORRELATION_ID or code == ILLEGAL_SASL_STATE or count < 0:
@@ -155,11 +183,19 @@ def _client_hello() -> bytes:
     return outgoing.read()
 
 
-async def _answer(network: Network, host: str, port: int, question: bytes, most: int) -> bytes:
+async def _answer(
+    network: Network, host: str, port: int, question: bytes, most: int, tls: TlsStream[Any] | None = None
+) -> bytes:
     """First bytes of the response: up to `most`, fewer if the connection ends or a whole frame has arrived."""
+
+    def receiver() -> _FirstBytes | TlsStream[_FirstBytes]:
+        first = _FirstBytes(question, most)
+        return first if tls is None else tls.another(first)
+
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            answer = await connect_to_host(network, host, port, lambda: _FirstBytes(question, most), PROBE_TIMEOUT_S)
+            made = await connect_to_host(network, host, port, receiver, PROBE_TIMEOUT_S)
+            answer = made.receiver if isinstance(made, TlsStream) else made
             try:
                 await answer.ended
             finally:

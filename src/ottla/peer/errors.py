@@ -128,8 +128,33 @@ class ForkedError(ClientClosedError):
         )
 
 
+class HandshakeFault(Enum):
+    """Why TLS or a login fails, in a few words."""
+
+    TLS_WANTED = "the listener wants TLS, and the client speaks plain text"
+    TLS_NOT_SPOKEN = "the client speaks TLS, and the listener plain text"
+    LOGIN_WANTED = "the listener wants a login (SASL), and the client has none"
+    LOGIN_NOT_TAKEN = "the client logs in, and the listener has no SASL"
+    UNTRUSTED_CERTIFICATE = "the client does not trust the authority of the broker's certificate"
+    WRONG_HOST_NAME = "the broker's certificate is not for the name that the client connects to"
+    EXPIRED_CERTIFICATE = "the certificate of the broker or of the client has expired"
+    CLIENT_CERTIFICATE_MISSING = "the listener wants a certificate of the client, which has none"
+    CLIENT_CERTIFICATE_REFUSED = "the broker does not trust the client's certificate"
+    MECHANISM_NOT_ENABLED = "the listener does not have the client's mechanism of SASL"
+    LOGIN_REFUSED = "the broker refuses the user, the password or the token"
+    NO_TOKEN = "the client gets no token for its login"
+
+
 class ConnectError(ClientError):
     """No connection to a broker could be made; see the subclasses."""
+
+    why: HandshakeFault | None = None
+    """What is wrong with TLS or the login, where that is known."""
+
+    def because(self, why: HandshakeFault | None) -> Self:
+        """The same error, with its reason."""
+        self.why = why
+        return self
 
 
 class UnresolvableHostError(ConnectError):
@@ -156,7 +181,14 @@ class NotKafkaError(ConnectError):
 
 
 class SecurityMismatchError(NotKafkaError):
-    """The listener wants TLS or a login (SASL), and the client comes in plain text."""
+    """The listener wants TLS or a login (SASL), and the client comes in plain text; or the other way round."""
+
+
+class AuthenticationError(ConnectError):
+    """The other side is not trusted, or does not trust this client: its certificate, or its login.
+
+    Kafka's AuthenticationException: trying again does not help.
+    """
 
 
 class ConnectionLostError(ClientError):

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.peer.errors import InvalidArgumentError
+from ottla.peer.tls import TlsSettings
+
+if TYPE_CHECKING:
+    from ottla.peer.tokens import TokenSource
+    from ottla.security.jaas import Login
+    from ottla.security.kerberos import KerberosLogin
 
 MAX_PORT = 65535
 MAX_INT = 2**31 - 1
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
 """A value of `client_dns_lookup`."""
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(slots=True, frozen=True)
+class SaslSettings:
+    """How to log in: `mechanism` is one of `ottla.security.sasl.MECHANISMS`."""
+
+    mechanism: str
+    login: Login | TokenSource | KerberosLogin
+
+    @property
+    def shown(self) -> str:
+        """The user, or the origin of tokens, for messages."""
+        return f"user {self.login.user!r}" if isinstance(self.login, tuple) else f"a token of {self.login.shown}"
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,10 +59,14 @@ class ConnectionSettings:
     """Sizes of the sockets' buffers; -1 leaves them to the operating system, which adapts them."""
     client_dns_lookup: str = "use_all_dns_ips"
     """Or `CANONICAL`."""
+    tls: TlsSettings | None = None
+    """TLS of every connection; None without."""
+    sasl: SaslSettings | None = None
+    """The login of every connection; None where listeners want none."""
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of `host:port,host:port`; `[::1]:9092` for IPv6 addresses, a leading `PLAINTEXT://` is allowed.
+    """Hosts and ports of `host:port,host:port`; `[::1]:9092` for IPv6 addresses. A leading `SSL://` has no meaning.
 
     Raises InvalidArgumentError that quotes the part which cannot be.
     """
@@ -53,8 +78,9 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
 
 def _parse_server(text: str) -> tuple[str, int]:
     protocol, separator, address = text.rpartition("://")
-    if separator and protocol.upper() != "PLAINTEXT":
-        raise InvalidArgumentError(f"bootstrap server {text!r}: {protocol} is not supported, only PLAINTEXT is")
+    if separator and protocol.upper() not in SECURITY_PROTOCOLS:
+        known = ", ".join(SECURITY_PROTOCOLS)
+        raise InvalidArgumentError(f"bootstrap server {text!r}: {protocol} is not known; write one of {known}")
     host, colon, port = address.rpartition(":")
     if "@" in address:
         shown = address.rpartition("@")[2]

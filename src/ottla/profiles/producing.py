@@ -46,9 +46,12 @@ MOST_UNCERTAIN: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ProducerTask:
-    """The task of one producer; `records` or `seconds` end it, `per_s` is its own share of the rate."""
+    """The task of one producer; `records` or `seconds` end it, `per_s` is its own share of the rate.
 
-    servers: str
+    `client` are the settings of its client.
+    """
+
+    client: Mapping[str, str] = field(repr=False)
     topic: str
     profile: str
     number: int
@@ -231,7 +234,7 @@ class LoadProducer:
 
 def settings_of(task: ProducerTask) -> dict[str, Any]:
     """The settings of its producer."""
-    own = {"bootstrap.servers": task.servers, "client.id": f"profile-{task.profile}-{task.number}"}
+    own = {**task.client, "client.id": f"profile-{task.profile}-{task.number}"}
     return own | dict(WORKLOADS[ProfileName(task.profile)].settings)
 
 

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from ottla.client.admin import Admin
+from ottla.client.configs.admin import parse_admin_config
 from ottla.client.errors import ClientError
 from ottla.client.model import LATEST, TopicPartition
 from ottla.client.sync import Client
@@ -45,21 +47,27 @@ Say = Callable[[str], None]
 
 
 async def run_profile(
-    load: ProfileLoad, servers: str, say: Say, cluster: DisturbedCluster | None = None
+    load: ProfileLoad,
+    servers: str,
+    say: Say,
+    cluster: DisturbedCluster | None = None,
+    *,
+    client_settings: Mapping[str, str] = MappingProxyType({}),
 ) -> ProfileResult:
     """Produce, check, and return the figures; the topic is deleted unless the caller owns the cluster.
 
+    `client_settings` are those of all clients of the run, by Kafka's names.
     Raises ProfileError, ClientError, MissingExtraError (numpy, pyarrow).
     """
     require_extra("a profile", "profiles", "numpy", "pyarrow")
     timeout_ms = round(load.timeout_s * 1000)
-    settings = {"bootstrap.servers": servers, "client.id": "ottla-profile", "default.api.timeout.ms": timeout_ms}
-    settings["request.timeout.ms"] = timeout_ms
-    async with Admin(settings) as admin:
+    settings = {"client.id": "ottla-profile", **client_settings, "bootstrap.servers": servers}
+    timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+    async with Admin(settings | timeouts) as admin:
         topic, replicas = await _make_topic(admin, load)
         load = replace(load, replication_factor=replicas)
         try:
-            return await _measure(load, servers, topic, admin, say, cluster)
+            return await _measure(load, settings, topic, admin, say, cluster)
         finally:
             if cluster is None:
                 with suppress(ClientError):
@@ -83,12 +91,12 @@ async def _make_topic(admin: Admin, load: ProfileLoad) -> tuple[str, int]:
     raise ProfileError(f"the replicas of topic {topic} are not in sync after {SETTLE_TIMEOUT_S:g} s")
 
 
-def tasks_of(load: ProfileLoad, servers: str, topic: str) -> list[ProducerTask]:
-    """Make each producer's task."""
+def tasks_of(load: ProfileLoad, settings: Mapping[str, str], topic: str) -> list[ProducerTask]:
+    """Make each producer's task; `settings` are those of its client."""
     per_s = None if load.per_s is None else load.per_s / load.producers
     return [
         ProducerTask(
-            servers,
+            settings,
             topic,
             str(load.workload.name),
             number,
@@ -104,12 +112,17 @@ def tasks_of(load: ProfileLoad, servers: str, topic: str) -> list[ProducerTask]:
 
 
 async def _measure(
-    load: ProfileLoad, servers: str, topic: str, admin: Admin, say: Say, cluster: DisturbedCluster | None
+    load: ProfileLoad,
+    settings: Mapping[str, str],
+    topic: str,
+    admin: Admin,
+    say: Say,
+    cluster: DisturbedCluster | None,
 ) -> ProfileResult:
     processes = ProducerProcesses()
     disturbing: list[asyncio.Task[None]] = []
     try:
-        await processes.start(tasks_of(load, servers, topic))
+        await processes.start(tasks_of(load, settings, topic))
         say(f"producing to {topic}")
         cpu_s = None if cluster is None else cluster.cpu_seconds()
         began_s = time.monotonic()
@@ -135,7 +148,7 @@ async def _measure(
     ends = await _settled_ends(admin, load, topic, sum(each.acknowledged for each in results))
     say(f"reading {sum(ends.values()):,} records back")
     began_s = time.monotonic()
-    checked = await _check(load, servers, results, ends)
+    checked = await _check(load, settings, results, ends)
     return result_of(load, results, checked, check_s=time.monotonic() - began_s, brokers_cpu_s=spent_s)
 
 
@@ -159,15 +172,19 @@ async def _settled_ends(admin: Admin, load: ProfileLoad, topic: str, acknowledge
 
 
 async def _check(
-    load: ProfileLoad, servers: str, results: Sequence[ProducerResult], ends: Mapping[TopicPartition, int]
+    load: ProfileLoad,
+    settings: Mapping[str, str],
+    results: Sequence[ProducerResult],
+    ends: Mapping[TopicPartition, int],
 ) -> Checked:
     """Read all of it back, in a thread that ends soon where this is cancelled."""
+    connections = parse_admin_config(settings, {}).client_settings
     sent = [Sent(each.number, each.handed_over, each.uncertain) for each in results]
     is_over = threading.Event()
 
     def read() -> Checked:
         checker = Checker(sent, load.partitions, load.record_bytes)
-        with Client(servers, "ottla-profile-checker") as client:
+        with Client(**{each.name: getattr(connections, each.name) for each in fields(connections)}) as client:
             for partition, end in ends.items():
                 for batch in client.read_range_arrow(partition, 0, end, CHECKED_ROWS, timestamp_unit=None):
                     if is_over.is_set():

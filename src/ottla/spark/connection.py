@@ -46,7 +46,7 @@ class ConnectionOptions:
     """How to reach the cluster, reading and writing alike. `settings` are Kafka's, by their names without `kafka.`."""
 
     bootstrap_servers: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __hash__(self) -> int:
         return hash((self.bootstrap_servers, *sorted(self.settings.items())))
@@ -63,6 +63,12 @@ class ConnectionOptions:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"bootstrap_servers": self.bootstrap_servers, "settings": self.settings}
+
+
+def reading(connection: ConnectionOptions) -> ConnectionOptions:
+    """The same cluster, with the settings that are not only a producer's."""
+    settings = {name: value for name, value in connection.settings.items() if name in SETTINGS_OF[CONSUMER]}
+    return ConnectionOptions(connection.bootstrap_servers, settings)
 
 
 def connect(connection: ConnectionOptions, api_timeout_ms: int | None = None) -> Client:

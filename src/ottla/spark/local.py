@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+#: Options of SQL (`USING ottla OPTIONS (…)`) whose values Spark leaves out of plans, and its default. It leaves out
+#: what is named as passwords are, too.
+REDACTION = "spark.sql.redaction.options.regex"
+SPARKS_REDACTION = "(?i)url"
 STOP_TIMEOUT_S = 10.0
 #: Java's connections break before its process has ended: limit on the wait for its end after their errors.
 JAVA_END_S = 5.0
@@ -64,6 +68,8 @@ def register(spark: SparkSession) -> SparkSession:
     from ottla.spark.source.data_source import OttlaDataSource
 
     register_source(spark, OttlaDataSource)
+    if spark.conf.get(REDACTION, None) in (None, SPARKS_REDACTION):
+        spark.conf.set(REDACTION, f"{SPARKS_REDACTION}|jaas|keystore[.]key")
     return spark
 
 

@@ -210,6 +210,8 @@ class PartitionLog:
                     answer.leader_epoch = leader_epoch
                 if answer is not None:
                     return answer
+            elif origin == CLIENT and header.is_transactional:
+                return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "A transactional record needs a producer id")
             header.base_offset = offset
             header.partition_leader_epoch = leader_epoch
             patch_batch(buf, header.position, offset, leader_epoch)

@@ -21,9 +21,12 @@ from ottla.testing.embedded import DEFAULTS, IN_MEMORY, LOOPBACK
 from ottla.testing.errors import TestBrokerError
 from ottla.testing.lifetime import StartedAndStopped, broker_config
 from ottla.testing.movable_time import MovableClock
+from ottla.testing.securing import Securing
 from ottla.testing.waiting import WAIT_TIMEOUT_S, until
 
 if TYPE_CHECKING:
+    import os
+
     from ottla.broker.server import Broker
     from ottla.cluster.image import PartitionImage
     from ottla.config.broker import BrokerConfig
@@ -66,6 +69,7 @@ class EmbeddedCluster(StartedAndStopped):
             settings. They have as many replicas as there are brokers, at most three.
         settings: settings of all brokers, by Kafka's names.
         racks: `broker.rack` of each broker, in the order of their ids.
+        tls, sasl: as of `Broker`; the brokers use them among each other, too.
 
     Raises `TestBrokerError`, as `start` does: a setting is wrong, a topic's name is not allowed.
     """
@@ -80,6 +84,8 @@ class EmbeddedCluster(StartedAndStopped):
         *,
         settings: Mapping[str, str | int | bool] | None = None,
         racks: Sequence[str] | None = None,
+        tls: str | os.PathLike[str] | bool | None = None,
+        sasl: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         if not 1 <= brokers <= MOST_BROKERS:
@@ -91,6 +97,7 @@ class EmbeddedCluster(StartedAndStopped):
         self._topics = dict(topics or {})
         self._settings = settings_as_text(settings)
         self._racks = racks
+        self._security = Securing(tls, sasl, LOOPBACK)
         check_settings(self._settings, has_address=True)
         self._brokers: dict[int, Broker] = {}
         self._sessions: dict[int, KillableSession] = {}
@@ -122,6 +129,7 @@ class EmbeddedCluster(StartedAndStopped):
             for broker_id in range(self._count):
                 await self._start_broker(broker_id)
             await until(self._all_registered, lambda: "all brokers to know each other", WAIT_TIMEOUT_S)
+            await self._security.create_users(self._brokers[0])
             for name, declared in self._topics.items():
                 await self._create_declared(name, declared)
         except BaseException:
@@ -154,12 +162,15 @@ class EmbeddedCluster(StartedAndStopped):
     def _config(self, broker_id: int, port: int) -> BrokerConfig:
         from ottla.config.listeners import Endpoint
 
-        listener = Endpoint("PLAINTEXT", "PLAINTEXT", LOOPBACK, port)
+        protocol = self._security.protocol
+        listener = Endpoint(protocol, protocol, LOOPBACK, port)
         own = {"broker.id": str(broker_id), "listeners": listener.connection_string, "log.dirs": IN_MEMORY}
         if self._racks is not None:
             own["broker.rack"] = self._racks[broker_id]
-        factors = settings_of_internal_topics(self._count)
-        return broker_config({**DEFAULTS, **LEADERS_STAY, **factors, **self._settings, **own}, self._settings)
+        shared = (
+            LEADERS_STAY | settings_of_internal_topics(self._count) | self._security.broker_settings(self._settings)
+        )
+        return broker_config({**DEFAULTS, **shared, **self._settings, **own}, self._settings)
 
     def _take(self, broker_id: int) -> Broker:
         self._sessions.pop(broker_id)
@@ -248,6 +259,10 @@ class EmbeddedCluster(StartedAndStopped):
         if self._host is None:
             raise self._not_running()
         return ",".join(f"{LOOPBACK}:{each.port}" for _, each in sorted(self._places.items()))
+
+    def client_settings(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Settings by which clients reach it, as of `Broker`."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self._security.client_settings(user, mechanism)}
 
     @property
     def controller(self) -> int | None:

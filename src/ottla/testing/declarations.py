@@ -56,7 +56,9 @@ def check_settings(settings: Mapping[str, str], *, has_address: bool) -> None:
         if name in settings:
             raise TestBrokerError(f"{name} cannot be among the settings: give the directory as data=…")
     if has_address and "listeners" in settings:
-        raise TestBrokerError("listeners among the settings says where to listen: leave host= and port= out")
+        raise TestBrokerError(
+            "listeners among the settings says where to listen: leave host=, port=, tls= and sasl= out"
+        )
 
 
 def check_number(name: str, value: Any) -> None:

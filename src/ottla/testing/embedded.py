@@ -16,6 +16,7 @@ from ottla.testing.errors import TestBrokerError
 from ottla.testing.interventions import Interventions
 from ottla.testing.lifetime import StartedAndStopped, broker_config
 from ottla.testing.movable_time import LATEST_MS, MovableClock
+from ottla.testing.securing import Securing
 from ottla.testing.waiting import WAIT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class EmbeddedBroker(StartedAndStopped, Interventions):
         data: the log directory; None keeps everything in memory. Data stay there for the next broker.
         host: the address to listen on.
         port: the port to listen on; 0 takes a free one.
+        tls: True for a certificate made for this broker (`pip install 'ottla[certificates]'`), or a PEM file with a
+            private key and its certificates. Clients then need `client_settings`.
+        sasl: passwords by user; clients log in by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
 
     Raises `TestBrokerError`, as `start` does: a setting is wrong, the port is in use, a topic's name is not allowed.
     """
@@ -67,6 +71,8 @@ class EmbeddedBroker(StartedAndStopped, Interventions):
         data: str | os.PathLike[str] | None = None,
         host: str = LOOPBACK,
         port: int = 0,
+        tls: str | os.PathLike[str] | bool | None = None,
+        sasl: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         check_topics(topics)
@@ -74,7 +80,9 @@ class EmbeddedBroker(StartedAndStopped, Interventions):
         self._settings = settings_as_text(settings)
         self._data = None if data is None else log_directory(data)
         self._address = (host, port)
-        check_settings(self._settings, has_address=self._address != (LOOPBACK, 0))
+        self._security = Securing(tls, sasl, host)
+        has_address = self._address != (LOOPBACK, 0) or self._security.protocol != "PLAINTEXT"
+        check_settings(self._settings, has_address=has_address)
         self._broker: Broker | None = None
 
     # Life
@@ -105,6 +113,7 @@ class EmbeddedBroker(StartedAndStopped, Interventions):
         try:
             faults = Faults(host, broker)
             broker.dispatcher.intercept = faults.intercept
+            await self._security.create_users(broker)
             missing = {name: each for name, each in self._topics.items() if name not in broker.image.topics}
             if missing:
                 from ottla.testing.seeds import create_topics
@@ -118,8 +127,10 @@ class EmbeddedBroker(StartedAndStopped, Interventions):
     def _config(self) -> BrokerConfig:
         from ottla.config.listeners import Endpoint
 
-        listener = Endpoint("PLAINTEXT", "PLAINTEXT", *self._address)
+        protocol = self._security.protocol
+        listener = Endpoint(protocol, protocol, *self._address)
         own = {"listeners": listener.connection_string, "log.dirs": self._data or IN_MEMORY}
+        own |= self._security.broker_settings(self._settings)
         return broker_config({**DEFAULTS, **own, **self._settings}, self._settings)
 
     @property
@@ -143,6 +154,18 @@ class EmbeddedBroker(StartedAndStopped, Interventions):
         if endpoint.is_any_address:
             endpoint = endpoint.with_host("::1" if ":" in endpoint.host else LOOPBACK)
         return endpoint.address
+
+    def client_settings(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Settings by which clients reach it, by Kafka's names; with `sasl=` as this user, or as the first one.
+
+        Of `tls=True` they have a certificate for the client, too.
+        """
+        return {"bootstrap.servers": self.bootstrap_servers, **self._security.client_settings(user, mechanism)}
+
+    @property
+    def authority(self) -> str | None:
+        """With `tls=True` the certificate that clients trust, in PEM."""
+        return self._security.authority
 
     # Topics and records
 

@@ -5,8 +5,8 @@
 - `ottla_fresh_broker`: a broker for this test alone.
 
 `@pytest.mark.ottla(topics={"orders": 3}, settings={...}, on_disk=True)` declares topics, and for a fresh broker its
-settings and whether it keeps its data in a directory. While one of these brokers runs, `OTTLA_BOOTSTRAP_SERVER` in the
-environment names it for the code under test.
+settings, whether it keeps its data in a directory, and its security (`tls=True`, `sasl={"alice": "secret"}`).
+While one of these brokers runs, `OTTLA_BOOTSTRAP_SERVER` in the environment names it for the code under test.
 
 Importing this module must stay cheap: every pytest run of an environment with ottla in it does so.
 """
@@ -29,7 +29,7 @@ CLUSTER_VARIABLE = "OTTLA_CLUSTER"
 """A named cluster, which commands refuse beside an address."""
 SETTINGS_OPTION = "ottla_settings"
 MARKER = "ottla"
-MARKER_ARGUMENTS = ("topics", "settings", "on_disk")
+MARKER_ARGUMENTS = ("topics", "settings", "on_disk", "tls", "sasl")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,8 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "ottla(topics={name: partitions}, settings={...}, on_disk=False): topics of the test's broker; for "
-        "ottla_fresh_broker also its settings, and whether it keeps its data in a directory",
+        "ottla(topics={name: partitions}, settings={...}, on_disk=False, tls=False, sasl={user: password}): topics of "
+        "the test's broker; for ottla_fresh_broker also its settings, whether it keeps its data in a directory, and "
+        "its security",
     )
 
 
@@ -70,9 +71,10 @@ def ottla_broker(
     """
     broker = _ottla_session_broker
     declared = _declared(request)
-    if declared.get("settings") or declared.get("on_disk"):
+    if any(declared.get(name) for name in MARKER_ARGUMENTS[1:]):
         raise pytest.UsageError(
-            "the marker's settings and on_disk belong to a broker of the test's own: use the fixture ottla_fresh_broker"
+            "the marker's settings, on_disk, tls and sasl belong to a broker of the test's own: use the fixture "
+            "ottla_fresh_broker"
         )
     existing = broker.topics()
     broker.create_topics({name: each for name, each in declared.get("topics", {}).items() if name not in existing})
@@ -97,7 +99,8 @@ def ottla_fresh_broker(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
 
     declared = _declared(request)
     data: Path | None = request.getfixturevalue("tmp_path") / "ottla" if declared.get("on_disk") else None
-    with EmbeddedBroker(declared.get("topics"), settings=declared.get("settings"), data=data) as broker:
+    made_with: dict[str, Any] = {name: declared.get(name) for name in ("topics", "settings", "tls", "sasl")}
+    with EmbeddedBroker(**made_with, data=data) as broker:
         _name_in_environment(broker, monkeypatch)
         yield broker
 

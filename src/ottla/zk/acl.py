@@ -1,6 +1,7 @@
 """Access control lists: permissions on a node. Pure.
 
-As ZooKeeper's schemes `world`, `auth`, `digest` and `ip` (Programmer's Guide, "ZooKeeper access control using ACLs").
+As ZooKeeper's schemes `world`, `auth`, `digest`, `sasl`, `x509` and `ip` (Programmer's Guide, "ZooKeeper access control
+using ACLs").
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
 EVERYTHING = READ | WRITE | CREATE | DELETE | ADMIN
 
 DIGEST_SCHEME = "digest"
+SASL_SCHEME = "sasl"
+X509_SCHEME = "x509"
 IP_SCHEME = "ip"
 AUTH_SCHEME = "auth"
 HIDDEN_DIGEST = "x"
+_AUTHENTICATED = (DIGEST_SCHEME, SASL_SCHEME, X509_SCHEME)
 
 
 class Identity(NamedTuple):
@@ -40,6 +44,11 @@ class Acl(NamedTuple):
 
 AclList: TypeAlias = tuple[Acl, ...]
 OPEN_ACL: AclList = (Acl(EVERYTHING, "world", "anyone"),)
+ANYONE_READS = Acl(READ, "world", "anyone")
+SUPER = Identity("super", "")
+"""The identity that may do everything."""
+SUPER_USER = "super"
+"""The user of SASL who has it."""
 
 
 def digest_identity(user_and_password: bytes) -> Identity:
@@ -54,7 +63,7 @@ def digest_identity(user_and_password: bytes) -> Identity:
 
 def may_do(acl: AclList, wanted: int, identities: Collection[Identity]) -> bool:
     """Whether one of `identities` has one of the permissions `wanted`."""
-    if acl is OPEN_ACL:
+    if acl is OPEN_ACL or SUPER in identities:
         return True
     for perms, scheme, who in acl:
         if not perms & wanted:
@@ -82,7 +91,7 @@ def settled_acl(acl: Sequence[Acl] | None, identities: Collection[Identity], pat
         if entry.scheme == "world" and entry.id == "anyone":
             settled[entry] = None
         elif entry.scheme == AUTH_SCHEME:
-            known = [Acl(entry.perms, *who) for who in identities if who.scheme == DIGEST_SCHEME]
+            known = [Acl(entry.perms, *who) for who in identities if who.scheme in _AUTHENTICATED]
             if not known:
                 raise InvalidAclError(path, "the scheme auth needs an authenticated client")
             settled.update(dict.fromkeys(known))
@@ -114,7 +123,7 @@ def _is_valid(scheme: str, who: str) -> bool:
         return len(who.split(":")) == 2
     if scheme == IP_SCHEME:
         return _network(who) is not None
-    return False
+    return scheme in (SASL_SCHEME, X509_SCHEME) and bool(who)
 
 
 def _matches(scheme: str, known: str, who: str) -> bool:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ottla.env.disk import DiskError
+from ottla.zk.acl import OPEN_ACL, SASL_SCHEME, AclList
 from ottla.zk.tree import (
     ANY_VERSION,
     Create,
@@ -19,6 +20,7 @@ from ottla.zk.tree import (
     Operation,
     Result,
     Set,
+    SetAcl,
     Stat,
     Transaction,
     WatchEvent,
@@ -143,6 +145,13 @@ def operation_bytes(operation: Operation) -> int:
     return size + (_CREATE_BYTES if isinstance(operation, Create) else _OTHER_BYTES)
 
 
+def with_acls(operations: Sequence[Operation], acl_of: Callable[[str], AclList] | None) -> Sequence[Operation]:
+    """The operations, new nodes with the access lists of their paths."""
+    if acl_of is None:
+        return operations
+    return [each._replace(acl=acl_of(each.path)) if isinstance(each, Create) else each for each in operations]
+
+
 def in_transactions(
     operations: Iterable[Operation], most_bytes: int, most_operations: int | None = None
 ) -> Iterator[list[Operation]]:
@@ -226,8 +235,15 @@ class OwnSession(ByTransactions):
 class LocalClient(OwnSession):
     """A session in the process that has the znode tree; it only ever ends by `expire`."""
 
-    def __init__(self, store: TreeStore, session_id: int = LOCAL_SESSION, watches: WatchTable | None = None) -> None:
+    def __init__(
+        self,
+        store: TreeStore,
+        session_id: int = LOCAL_SESSION,
+        watches: WatchTable | None = None,
+        acl_of: Callable[[str], AclList] | None = None,
+    ) -> None:
         self._store = store
+        self._acl_of = acl_of
         super().__init__(session_id)
         self._watches = watches if watches is not None else store.watches
         self._closed = False
@@ -288,10 +304,21 @@ class LocalClient(OwnSession):
             # As ZooKeeper's clients do before they send it: its servers check the named node first.
             numbered = isinstance(operation, Create) and operation.sequential
             check_path(f"{operation.path}0" if numbered else operation.path)
-        transaction = self._store.execute(operations, self._session_id)
+        transaction = self._store.execute(with_acls(operations, self._acl_of), self._session_id)
         self.notify(transaction)
         await self._store.forced()
         return transaction.results
+
+    def protect(self, acl_of: Callable[[str], AclList]) -> None:
+        """Give nodes that are there the access lists of their paths, but for open ones. Raises `DiskError`.
+
+        A list with a user of SASL, which former releases did not take, stays.
+        """
+        nodes = self._store.tree.nodes.items()
+        former = [path for path, node in nodes if all(entry.scheme != SASL_SCHEME for entry in node.acl)]
+        changes = [SetAcl(path, wanted) for path in former if (wanted := acl_of(path)) is not OPEN_ACL]
+        if changes:
+            self._store.execute(changes, self._session_id)
 
     async def close(self) -> None:
         """See `ZkClient.close`. The store stays open: its owner closes it."""

@@ -21,6 +21,7 @@ require_extra("a connection to ZooKeeper", "zookeeper", "kazoo")
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 
+from ottla.zk.access import ZkAccess
 from ottla.zk.address import ZkAddress
 from ottla.zk.client import (
     ConnectionLossError,
@@ -29,10 +30,11 @@ from ottla.zk.client import (
     Watcher,
     ZkUnreachableError,
     operation_bytes,
+    with_acls,
 )
 from ottla.zk.errors import UnimplementedError
 from ottla.zk.kazoo_quiet import DirectHandler, KazooLogger
-from ottla.zk.kazoo_requests import MultiRead, results_of, stat_of, transaction, translated
+from ottla.zk.kazoo_requests import MultiRead, kazoo_acl, results_of, stat_of, transaction, translated
 from ottla.zk.registered_watches import RegisteredWatches
 from ottla.zk.tree import (
     BadArgumentsError,
@@ -69,6 +71,8 @@ FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 1.0
 #: Timeout for closing a session, seconds; after it the session is left to expire.
 CLOSE_TIMEOUT_S = 10.0
 
+OPEN_ACCESS = ZkAccess()
+
 _EVENTS = {event.name: event for event in EventType} | {
     "CHANGED": EventType.DATA_CHANGED,
     "CHILD": EventType.CHILDREN_CHANGED,
@@ -81,22 +85,25 @@ async def connect_kazoo(
     connection_timeout_ms: int,
     *,
     most_in_flight: int = MOST_IN_FLIGHT,
+    access: ZkAccess = OPEN_ACCESS,
 ) -> KazooZk:
     """Open a session, and create the chroot if it is missing.
 
     Raises `ZkUnreachableError` if no server responds in time, `ZkAddressError` for an invalid address.
     """
     parsed = ZkAddress.parse(address) if isinstance(address, str) else address
-    zk = KazooZk(parsed, session_timeout_ms, most_in_flight)
+    zk = KazooZk(parsed, session_timeout_ms, most_in_flight, access)
     try:
         async with asyncio.timeout(connection_timeout_ms / 1000):
             await zk.start()
     except (TimeoutError, ZkError) as error:
         reason = zk.last_problem or (str(error) if isinstance(error, ZkError) else "no answer")
         await zk.close()
+        cure = "Start it, or correct the address (zookeeper.connect)"
+        if "[SSL" in reason:
+            cure = "Check zookeeper.ssl.keystore.location, zookeeper.ssl.truststore.location and the server's name"
         raise ZkUnreachableError(
-            f"No ZooKeeper could be used at {parsed} within {connection_timeout_ms} ms ({reason}). Start it, or "
-            "correct the address (zookeeper.connect)"
+            f"No ZooKeeper could be used at {parsed} within {connection_timeout_ms} ms ({reason}). {cure}"
         ) from error
     except BaseException:
         await zk.close()
@@ -111,8 +118,15 @@ class KazooZk(OwnSession):
     change whose connection is lost raises `ConnectionLossError`: it may or may not have been made.
     """
 
-    def __init__(self, address: ZkAddress, session_timeout_ms: int, most_in_flight: int = MOST_IN_FLIGHT) -> None:
+    def __init__(
+        self,
+        address: ZkAddress,
+        session_timeout_ms: int,
+        most_in_flight: int = MOST_IN_FLIGHT,
+        access: ZkAccess = OPEN_ACCESS,
+    ) -> None:
         super().__init__()
+        self._acl_of = access.acl_of
         self.address = address
         self._loop = asyncio.get_running_loop()
         self._patience_s = session_timeout_ms / 1000
@@ -121,10 +135,18 @@ class KazooZk(OwnSession):
         self._client: Any = KazooClient(
             hosts=address.servers,
             timeout=self._patience_s,
-            handler=DirectHandler(),
+            handler=DirectHandler(access.tls),
             connection_retry={"max_tries": -1, "delay": FIRST_BACKOFF_S, "max_delay": LONGEST_BACKOFF_S},
             logger=self._logger,
         )
+        #: The end of the first login: why it is refused, None if it is not.
+        self._first_login: asyncio.Future[str | None] = self._loop.create_future()
+        if access.login is None:
+            self._first_login.set_result(None)
+        else:
+            from ottla.zk.kazoo_sasl import log_in_with
+
+            log_in_with(self._client, access.login, partial(self._in_loop, self._login_ended, access.login.user))
         self._client.add_listener(self._state_changed)
         self._watches = RegisteredWatches()
         self._ready = asyncio.Event()
@@ -143,17 +165,29 @@ class KazooZk(OwnSession):
         return self._logger.last_problem
 
     async def start(self) -> None:
-        """Connect, without a timeout, and create the chroot if it is missing."""
+        """Connect, without a timeout, log in, and create the chroot if it is missing.
+
+        Raises `ZkUnreachableError` where the login is refused.
+        """
         self._client.start_async()
+        refusal = await self._first_login  # kazoo is connected before it
+        if refusal is not None:
+            raise ZkUnreachableError(refusal)
         await self._ready.wait()
         await self._make_chroot()
+
+    def _login_ended(self, user: str, cause: str | None) -> None:
+        if not self._first_login.done():
+            refusal = f"ZooKeeper at {self.address} refuses the login of user {user!r} ({cause})"
+            self._first_login.set_result(None if cause is None else refusal)
 
     async def _make_chroot(self) -> None:
         path = ""
         for name in self.address.chroot.split("/")[1:]:
             path = f"{path}/{name}"
+            acl = None if self._acl_of is None else kazoo_acl(self._acl_of(path))
             with suppress(NodeExistsError):
-                await self._once(path, partial(self._client.create_async, path, None), _unchanged)
+                await self._once(path, partial(self._client.create_async, path, None, acl), _unchanged)
 
     async def close(self) -> None:
         """See `ZkClient.close`."""
@@ -379,7 +413,7 @@ class KazooZk(OwnSession):
             await self._connection(operations[0].path)
             return await self._once(
                 operations[0].path,
-                lambda: transaction(self._client, operations, self._full).commit_async(),
+                lambda: transaction(self._client, with_acls(operations, self._acl_of), self._full).commit_async(),
                 lambda answer: tuple(results_of(operations, answer, self._bare)),
             )
 

@@ -6,9 +6,12 @@ import logging
 import math
 import select
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 log = logging.getLogger("ottla.zookeeper")
 
@@ -21,6 +24,22 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
 
     kazoo calls the callbacks of results directly while its handler is not running, and this one never is.
     """
+
+    def __init__(self, tls: SSLContext | None = None) -> None:
+        super().__init__()
+        self._tls = tls
+
+    def create_connection(self, *, hostname: str | None, timeout: float, **options: Any) -> Any:
+        """Connect, and do the handshake of TLS where it is used. Raises OSError."""
+        connection = super().create_connection(hostname=hostname, timeout=timeout, **options)
+        if self._tls is None:
+            return connection
+        try:
+            connection.settimeout(timeout)
+            return self._tls.wrap_socket(connection, server_hostname=hostname)
+        except BaseException:
+            connection.close()
+            raise
 
     def start(self) -> None:
         """Do nothing: it has no thread."""
@@ -38,8 +57,13 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
         """Wait until one of these sockets is ready, as kazoo wants to know; `timeout` in seconds, None: no end.
 
         A socket must be in one of the lists only, and `to_except` is ignored. kazoo waits some five times for each
-        request, each time with an epoll object that it makes. This takes one system call for each of them.
+        request, each time with an epoll object that it makes. This takes one system call for each of them. What TLS has
+        decrypted already is ready.
         """
+        if self._tls is not None:
+            decrypted = [each for each in to_read if hasattr(each, "pending") and each.pending()]
+            if decrypted:
+                return decrypted, [], []
         if not hasattr(select, "poll"):
             found: tuple[list[Any], list[Any], list[Any]] = super().select(to_read, to_write, to_except, timeout)
             return found

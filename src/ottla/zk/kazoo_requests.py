@@ -10,8 +10,9 @@ from kazoo.client import TransactionRequest
 from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData, MultiHeader, read_buffer, stat_struct
 from kazoo.protocol.serialization import SetData as KazooSet
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 
+from ottla.zk.acl import OPEN_ACL, AclList
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.errors import UnimplementedError
 from ottla.zk.tree import (
@@ -40,6 +41,7 @@ PathChange: TypeAlias = Callable[[str], str]
 """Adds the chroot to a path, or takes it away."""
 
 _ERRORS: dict[type[Exception], type[ZkError]] = {
+    kazoo_errors.AuthFailedError: SessionExpiredError,  # a refused login ends the session
     kazoo_errors.BadArgumentsError: BadArgumentsError,
     kazoo_errors.BadVersionError: BadVersionError,
     kazoo_errors.ConnectionClosedError: ConnectionLossError,
@@ -75,6 +77,11 @@ def stat_of(stat: Any) -> Stat:
     )  # fmt: skip
 
 
+def kazoo_acl(acl: AclList) -> list[Any]:
+    """An ACL as kazoo takes it."""
+    return OPEN_ACL_UNSAFE if acl is OPEN_ACL else [ACL(perms, Id(scheme, who)) for perms, scheme, who in acl]
+
+
 # Transactions
 
 
@@ -86,7 +93,7 @@ def transaction(client: Any, operations: Sequence[Operation], full: PathChange) 
         if isinstance(operation, Create):
             # kazoo's own methods do not accept null data, which many of Kafka's nodes have.
             flags = operation.ephemeral | operation.sequential << 1
-            made.operations.append(KazooCreate(path, operation.data, OPEN_ACL_UNSAFE, flags))
+            made.operations.append(KazooCreate(path, operation.data, kazoo_acl(operation.acl), flags))
         elif isinstance(operation, Set):
             made.operations.append(KazooSet(path, operation.data, operation.version))
         elif isinstance(operation, Delete):

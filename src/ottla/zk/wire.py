@@ -215,7 +215,12 @@ class Reader:
         return tuple(self.read_vector(self._acl_entry))
 
     def _acl_entry(self) -> Acl:
-        return Acl(self.read_int(), self.read_string(), self.read_string())
+        perms, scheme = self.read_int(), self.read_string()
+        start = self.position
+        if self.read_buffer() is None:  # kazoo's empty id
+            return Acl(perms, scheme, "")
+        self.position = start
+        return Acl(perms, scheme, self.read_string())
 
 
 def request_header(data: bytes, position: int, end: int) -> tuple[int, int]:
@@ -363,6 +368,11 @@ def auth_packet(data: bytes, position: int, end: int) -> AuthPacket:
     reader = Reader(data, position, end)
     reader.read_int()
     return AuthPacket(reader.read_string(), reader.read_buffer() or b"")
+
+
+def sasl_token(data: bytes, position: int, end: int) -> bytes:
+    """The request with a token of SASL."""
+    return Reader(data, position, end).read_buffer() or b""
 
 
 def watches_to_set(data: bytes, position: int, end: int, *, with_persistent: bool) -> WatchesToSet:

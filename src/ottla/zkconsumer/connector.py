@@ -22,6 +22,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.client.serialization import deserialize_function, make_deserializer
 from ottla.env.threads import Lock
+from ottla.zk.access import AccessError, ZkAccess, access_of_file
 from ottla.zk.address import ZkAddressError
 from ottla.zk.client import ZkClient, ZkUnreachableError
 from ottla.zk.layout import SubscriptionPattern
@@ -54,10 +55,15 @@ async def connect(config: HighLevelConsumerConfig) -> ZkClient:
 
     try:
         return await connect_kazoo(
-            config.zookeeper_connect, config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms
+            config.zookeeper_connect,
+            config.zookeeper_session_timeout_ms,
+            config.zookeeper_connection_timeout_ms,
+            access=access_of_file(config.ottla_zookeeper_config) if config.ottla_zookeeper_config else ZkAccess(),
         )
     except ZkUnreachableError as error:
         raise ZooKeeperUnreachableError(str(error), retriable=True) from error
+    except AccessError as error:
+        raise InvalidConfigError(KIND, [f"ottla.zookeeper.config: {error}"]) from error
     except ZkAddressError as error:
         raise InvalidConfigError(KIND, [f"zookeeper.connect={config.zookeeper_connect}: {error}"]) from error
 

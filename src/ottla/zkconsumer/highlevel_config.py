@@ -73,6 +73,7 @@ class HighLevelConsumerConfig:
     offsets_commit_max_retries: int
     offsets_storage: str
     ottla_watch_brokers: str
+    ottla_zookeeper_config: str | None
     partition_assignment_strategy: str
     queued_max_message_chunks: int
     rebalance_backoff_ms: int

@@ -171,7 +171,7 @@ def test_forked_workers(broker, client, topic):
     ]
     for worker in workers:
         worker.start()
-    assert [counts.get(timeout=30) for _ in workers] == [500] * 3
+    assert [counts.get(timeout=120) for _ in workers] == [500] * 3
     for worker in workers:
         worker.join(30)
 

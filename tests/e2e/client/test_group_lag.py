@@ -27,7 +27,7 @@ def test_committed_offset_and_end_are_of_one_moment(shared_ottla_server, unique)
     def write_and_commit():
         with Client(bootstrap) as client, Producer(bootstrap_servers=bootstrap) as producer:
             for end in range(1, 1_000_000):
-                producer.send(unique, b"v", b"k", timestamp=1).result(30)
+                producer.send(unique, b"v", b"k", timestamp=1).result(120)
                 client.commit(unique, {partition: end})
                 if ends.is_set():
                     return

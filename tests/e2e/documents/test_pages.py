@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ PROJECT = Path(__file__).resolve().parents[3]
 PAGES = {
     "README.md": [pytest.mark.needs_java],
     "docs/getting-started.md": [pytest.mark.needs_kcat],
+    "docs/acls.md": [],
+    "docs/quotas.md": [],
     "docs/testing.md": [],
+    "docs/client-admin.md": [],
     "docs/coming-from.md": [],
     "docs/dead-letters.md": [],
     "docs/fastapi.md": [],
@@ -24,6 +28,9 @@ PAGES = {
     "docs/operations.md": [],
     "docs/produce-consume.md": [],
     "docs/profiles.md": [],
+    "docs/rebalance.md": [],
+    "docs/records.md": [],
+    "docs/security-recipes.md": [pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")],
     "docs/what-people-ask.md": [],
     **{f"docs/tour/{page.name}": [] for page in sorted((PROJECT / "docs" / "tour").glob("[0-9]*.md"))},
     "docs/tour/17-one-stream-three-pipelines.md": [pytest.mark.needs_java],
@@ -32,7 +39,7 @@ PAGES = {
     "docs/pipelines-lake.md": [pytest.mark.needs_java],
 }
 #: The pages about Spark start it several times, which takes minutes on a busy machine.
-WALK_TIMEOUT_S = 900
+WALK_TIMEOUT_S = 1500
 
 pytestmark = [pytest.mark.spec("U5"), pytest.mark.slow]
 

@@ -56,7 +56,7 @@ def make_topic(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(30):
         producer.produce(TOPIC, key=str(number), value=str(number), partition=number % PARTITIONS)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def static_member(bootstrap: str) -> Consumer:
@@ -139,7 +139,7 @@ def test_groups_of_ours_are_taken_over_by_apache_kafka_and_come_back(tmp_path: P
 def expect_groups(bootstrap: str, offsets: set[tuple[int, int, str | None]]) -> None:
     """The groups as they were: `stable` with its member and these offsets (partition, offset, metadata)."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    group = when_loaded(lambda: admin.describe_consumer_groups(["stable"], request_timeout=10)["stable"])
+    group = when_loaded(lambda: admin.describe_consumer_groups(["stable"], request_timeout=60)["stable"])
     assert group.state is ConsumerGroupState.STABLE
     (described,) = group.members
     assert (described.group_instance_id, described.client_id) == ("instance-1", "client-1")
@@ -148,7 +148,7 @@ def expect_groups(bootstrap: str, offsets: set[tuple[int, int, str | None]]) -> 
     for name in ("stable", "simple"):
         asked = [ConsumerGroupTopicPartitions(name)]
         found = when_loaded(
-            lambda asked=asked, name=name: admin.list_consumer_group_offsets(asked, request_timeout=10)[name]
+            lambda asked=asked, name=name: admin.list_consumer_group_offsets(asked, request_timeout=60)[name]
         )
         kept[name] = {(tp.partition, tp.offset, tp.metadata) for tp in found.topic_partitions}
     assert kept == {"stable": offsets, "simple": {(2, 9, None)}}

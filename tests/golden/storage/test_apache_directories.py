@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
 
 from ottla.env.clock import SystemClock
 from ottla.env.disk import RealDisk
@@ -29,6 +28,7 @@ from support.apache import ApacheKafka, ApacheZooKeeper
 from support.storage_logs import append, log_config, of_records, read_all, records
 from support.storage_managers import was_clean
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.spec("L3", "L9")]
 
@@ -64,14 +64,13 @@ def produce(kafka: ApacheKafka, first: int, count: int, codec: str) -> list[tupl
     )
     for key, value in pairs:
         producer.produce(TOPIC, value, key, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return pairs
 
 
 def wait_until_forgotten(kafka: ApacheKafka) -> None:
     """ZooKeeper lets the broker's id go when the session of the killed process ends."""
-    client = KazooClient(kafka.overrides["zookeeper.connect"])
-    client.start(timeout=20)
+    client = open_tree(kafka.overrides["zookeeper.connect"])
     try:
         wait_until(lambda: not client.exists(f"/brokers/ids/{kafka.broker_id}"), "the killed broker's session to end")
     finally:
@@ -119,7 +118,7 @@ def pairs_of(log: PartitionLog) -> list[tuple[bytes | None, bytes | None]]:
 def test_there_and_back(kafka: ApacheKafka) -> None:
     kafka.start()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, 2, 1, config=SETTINGS)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 2, 1, config=SETTINGS)])[TOPIC].result(120)
     pairs = produce(kafka, 0, 3000, "none")
     refusal = unopened_manager(kafka).open()
     assert refusal is not None

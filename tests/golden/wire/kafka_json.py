@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ottla.wire.schema import (
     BOOL,
     BYTES,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -84,6 +85,8 @@ def value_of(kind: Kind, version: int, source: Source) -> Any:
         return [element_of(kind, version, source) for _ in range(source.between(*source.lengths))]
     if kind is BOOL:
         return bool(source.between(0, 1))
+    if kind is FLOAT64:
+        return source.between(-(10**6), 10**6) / 4
     if kind is UUID:
         return uuid.UUID(int=source.between(0, 2**128 - 1))
     if kind is STRING:

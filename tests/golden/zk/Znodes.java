@@ -16,6 +16,8 @@ import kafka.zk.ConfigEntityChangeNotificationSequenceZNode;
 import kafka.zk.ConfigEntityZNode;
 import kafka.zk.ConsumerOffset;
 import kafka.zk.ControllerZNode;
+import kafka.zk.DelegationTokenChangeNotificationSequenceZNode;
+import kafka.zk.DelegationTokenInfoZNode;
 import kafka.zk.DeleteTopicsTopicZNode;
 import kafka.zk.IsrChangeNotificationSequenceZNode;
 import kafka.zk.LogDirEventNotificationSequenceZNode;
@@ -28,7 +30,9 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.feature.Features;
 import org.apache.kafka.common.message.AlterPartitionRequestData.BrokerState;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
+import org.apache.kafka.common.security.token.delegation.TokenInformation;
 import org.apache.kafka.common.utils.Sanitizer;
 import org.apache.kafka.metadata.LeaderRecoveryState;
 import scala.Option;
@@ -44,6 +48,7 @@ public class Znodes {
         topics();
         configs();
         admin();
+        tokens();
         for (String name : List.of("plain", "Åsa Öl", "a+b*c~d/e", "<default>", "::1", "%25.-_", "\uD83D\uDE00", " ")) {
             tell("entity " + name, ConfigEntityZNode.path("users", Sanitizer.sanitize(name)), new byte[0]);
         }
@@ -138,6 +143,24 @@ public class Znodes {
         tell("deletion", DeleteTopicsTopicZNode.path("a"), new byte[0]);
         tell("controller", ControllerZNode.path(), ControllerZNode.encode(7, 1234567890123L, -1));
         tell("position", ConsumerOffset.path("g", "a", 11), ConsumerOffset.encode(42));
+    }
+
+    static void tokens() {
+        token("token", List.of());
+        token("token with renewers", List.of(principal("bob"), principal("CN=é,O=\"b\":x")));
+        tell("token change", DelegationTokenChangeNotificationSequenceZNode.createPath(),
+            DelegationTokenChangeNotificationSequenceZNode.encode("TMTeg9xQTq-rfG4KMMhG1A"));
+    }
+
+    static void token(String name, List<KafkaPrincipal> renewers) {
+        TokenInformation info = new TokenInformation("TMTeg9xQTq-rfG4KMMhG1A", principal("alice"), principal("carol"),
+            renewers, 1700000000001L, 1700000000003L, 1700000000002L);
+        tell(name, DelegationTokenInfoZNode.path(info.tokenId()),
+            DelegationTokenInfoZNode.encode(info));
+    }
+
+    static KafkaPrincipal principal(String name) {
+        return new KafkaPrincipal("User", name);
     }
 
     static void tell(String name, String path, byte[] data) {

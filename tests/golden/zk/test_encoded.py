@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla.cluster.delegation_tokens import TokenInformation
 from ottla.config.listeners import Endpoint
 from ottla.zk import layout
 from support.java import java_tool
@@ -134,6 +135,10 @@ def test_names_of_entities(name: str) -> None:
     assert layout.named_entity(CASES[name].path.rpartition("/")[2]) == user
 
 
+TOKEN = TokenInformation(
+    "TMTeg9xQTq-rfG4KMMhG1A", "User:alice", "User:carol", (), 1700000000001, 1700000000003, 1700000000002
+)
+RENEWED = TOKEN._replace(renewers=("User:bob", 'User:CN=é,O="b":x'))
 BOTH = (("b", 11), ("a", 0))
 STATE = layout.LeaderAndIsr(leader=8, leader_epoch=3, isr=(8, 7), controller_epoch=4)
 MOVED = {("b", 11): (3, 4), ("a", 0): (5,)}
@@ -185,6 +190,21 @@ OTHERS: dict[str, tuple[str, bytes, object, Callable[[str, bytes], object]]] = {
         layout.ConsumerOffsetZnode.encode(42),
         42,
         layout.ConsumerOffsetZnode.decode,
+    ),
+    **{
+        name: (
+            layout.DelegationTokenZnode.path(token.token_id),
+            layout.DelegationTokenZnode.encode(token),
+            token,
+            layout.DelegationTokenZnode.decode,
+        )
+        for name, token in (("token", TOKEN), ("token with renewers", RENEWED))
+    },
+    "token change": (
+        f"{layout.DelegationTokenChangeZnode.ROOT}/{layout.DelegationTokenChangeZnode.PREFIX}",
+        layout.DelegationTokenChangeZnode.encode(TOKEN.token_id),
+        TOKEN.token_id,
+        layout.DelegationTokenChangeZnode.decode,
     ),
 }
 

@@ -15,15 +15,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from ottla.zk import layout
 from support.apache import ApacheKafka, ApacheZooKeeper
+from support.controller import wait_until_all_are_known
 from support.java import java_tool
 from support.old_consumers import OldConsumer, old_tool
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
-from support.zk_trees import Nodes, dumped
+from support.zk_trees import Nodes, dumped, open_tree
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "kafka_tree_of_two_ages.json"
@@ -207,6 +207,7 @@ def two_brokers(folder: Path, zookeeper: ApacheZooKeeper | OttlaZooKeeper) -> It
             kafka = ApacheKafka(folder / str(broker_id), zookeeper=zookeeper, broker_id=broker_id, overrides=own)
             stack.callback(kafka.stop)
             bootstrap.append(kafka.start().bootstrap)
+        wait_until_all_are_known(bootstrap)
         yield ",".join(bootstrap)
 
 
@@ -219,10 +220,9 @@ def lived(folder: Path, server: ApacheZooKeeper | OttlaZooKeeper) -> Nodes:
         old_tool(*topics, "--create", "--topic", "old", "--replica-assignment", "7,8", "--config", "retention.ms=1")
         old_tool(*topics, "--alter", "--topic", "old", "--partitions", "3")
         old_tool(*topics, "--alter", "--topic", "old", "--config", "retention.ms=2")
-        zk = KazooClient(hosts=zookeeper)
+        zk = open_tree(zookeeper)
         stack.callback(zk.close)
         stack.callback(zk.stop)
-        zk.start()
         for name, subscription in (
             ("named", "old:2,set:1"),
             ("white", 'white_list:o/l"?d|se[t]|\\d:2'),

@@ -28,7 +28,7 @@ CONSUMER = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
     "request.timeout.ms": 3000,
-    "session.timeout.ms": 6000,
+    "session.timeout.ms": 45_000,
     "heartbeat.interval.ms": 200,
     "reconnect.backoff.max.ms": 200,
 }

@@ -52,7 +52,7 @@ class Bank:
             self._producer.produce(self._topic, str(amount), account)
             self.booked[account] += amount
             self.records += 1
-        assert self._producer.flush(20.0) == 0
+        assert self._producer.flush(120) == 0
 
     def _ask(self, query: str) -> list[tuple[object, ...]]:
         if not self._database.exists():
@@ -123,7 +123,7 @@ def test_a_join_of_two_topics_in_one_task(broker: RunningBroker, unique: str) ->
         producer.produce(orders, f"order of {number}", str(number))
         producer.produce(payments, f"payment of {19 - number}", str(19 - number))
     producer.produce(orders, "never paid", "20")
-    assert producer.flush(20.0) == 0
+    assert producer.flush(120) == 0
     told = run_tool(command("join_two_topics.py", broker.bootstrap, orders, payments, "--count", "20")).stdout
     assert sorted(told.splitlines()) == sorted(f"{one}: order of {one}, payment of {one}" for one in range(20))
 

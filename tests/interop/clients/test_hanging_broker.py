@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spec("P5", "C1")]
 
 CLOSE_MS = 500
 #: What a busy machine adds.
-SLACK_S = 0.5
+SLACK_S = 4.0
 
 
 def test_a_producer_reports_what_it_could_not_deliver(
@@ -58,7 +58,7 @@ def test_a_consumer_says_so_and_closes_in_a_second(proxied_ottla: ProxiedBroker,
             consumer.poll(50)
         assert consumer.position(TopicPartition(topic, 0)) == 0
         proxied_ottla.proxy.hang()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while consumer.health().is_progressing:
             assert time.monotonic() < deadline, consumer.health()
             watch = Stopwatch()

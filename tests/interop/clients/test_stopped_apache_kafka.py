@@ -29,7 +29,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 STOPPED_WITHIN_S = 2.5
 CANCELLED_WITHIN_S = 1.0
 #: What a busy machine may take on top of the time that `close` gives itself.
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_followers_and_those_that_are_not_the_controller_answer_alike(tmp_path: 
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
         for index in range(3):
             producer.produce(TOPIC, b"v", partition=index)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         known = [("NONE", 1)] * 3 + [("UNKNOWN_TOPIC_OR_PARTITION", 0)]
         for broker_id in cluster.brokers:
             wait_until(lambda broker_id=broker_id: producers(cluster, broker_id) == known, "replicas have the records")

@@ -29,7 +29,7 @@ LONG_POLL_MS = 10_000
 SESSION_MS = 6_000
 HEARTBEAT_MS = 300
 #: Time for a group to settle, for each kill.
-SETTLED_S = 60.0
+SETTLED_S = 120.0
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 
 

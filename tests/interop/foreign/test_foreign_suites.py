@@ -14,7 +14,7 @@ from support.foreign_suites import ForeignSuite, ForeignTest, run_suite
 
 pytestmark = [pytest.mark.spec("U1"), pytest.mark.needs_foreign, pytest.mark.slow, pytest.mark.timeout(600)]
 
-NO_ACLS = "DescribeAcls is not served"
+NO_ACLS = "the broker has no authorizer"
 NO_TRANSACTIONS = "transactions are not served"
 NO_SECURITY = "the test broker has neither TLS nor SASL"
 NO_NEWER_PROTOCOL = "the protocol of KIP-848 is not served"

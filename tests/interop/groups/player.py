@@ -47,7 +47,7 @@ TOPICS = ("t", "u")
 #: answer.
 PROBES = 3
 #: How long an expected answer may take on a busy machine.
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 #: When nothing is expected (a transcript is recorded): how long nothing must happen.
 QUIET_S = 0.15
 #: Between two looks at what has come; longer where a deadline of seconds is waited for.

@@ -31,7 +31,7 @@ START_S = 300.0
 @pytest.fixture
 def cluster() -> Iterator[ottla.testing.Cluster]:
     with ottla.testing.Cluster(3) as made:
-        made.create_topic(TOPIC, partitions=PARTITIONS, min_insync_replicas=2)
+        made.create_topic(TOPIC, partitions=PARTITIONS, min_insync_replicas=2, retention_ms=-1)
         yield made
 
 

@@ -87,7 +87,7 @@ def reading(pool: ThreadPoolExecutor, servers: Servers, rule: FaultRule, **optio
 
 
 def test_the_leader_is_killed_in_the_middle(cluster: ottla.testing.Cluster, pool: ThreadPoolExecutor) -> None:
-    cluster.create_topic(TOPIC)
+    cluster.create_topic(TOPIC, retention_ms=-1)
     fill(cluster)
     leader = cluster.wait_for_leader(TOPIC)
     read = reading(pool, cluster, cluster.faults(leader).delay("Fetch", ms=NEVER_MS, client_id="ottla-spark", nth=5))
@@ -96,7 +96,7 @@ def test_the_leader_is_killed_in_the_middle(cluster: ottla.testing.Cluster, pool
 
 
 def test_the_leader_moves_in_the_middle(cluster: ottla.testing.Cluster, pool: ThreadPoolExecutor) -> None:
-    cluster.create_topic(TOPIC)
+    cluster.create_topic(TOPIC, retention_ms=-1)
     fill(cluster)
     preferred = cluster.wait_for_leader(TOPIC)
     cluster.kill(preferred)
@@ -112,7 +112,7 @@ def test_the_leader_moves_in_the_middle(cluster: ottla.testing.Cluster, pool: Th
 
 
 def test_a_broker_is_restarted_in_the_middle(cluster: ottla.testing.Cluster, pool: ThreadPoolExecutor) -> None:
-    cluster.create_topic(TOPIC, replication_factor=1)
+    cluster.create_topic(TOPIC, replication_factor=1, retention_ms=-1)
     fill(cluster)
     leader = cluster.wait_for_leader(TOPIC)
     read = reading(pool, cluster, cluster.faults(leader).delay("Fetch", ms=NEVER_MS, client_id="ottla-spark", nth=5))
@@ -122,7 +122,7 @@ def test_a_broker_is_restarted_in_the_middle(cluster: ottla.testing.Cluster, poo
 
 
 def test_a_broker_is_slow_throttles_and_does_not_answer(broker: ottla.testing.Broker) -> None:
-    broker.create_topic(TOPIC)
+    broker.create_topic(TOPIC, retention_ms=-1)
     fill(broker)
     broker.faults.delay("Fetch", ms=200, times=3)
     broker.faults.drop("Fetch", nth=6)
@@ -137,7 +137,7 @@ def test_a_broker_is_slow_throttles_and_does_not_answer(broker: ottla.testing.Br
 @pytest.mark.spec("D4")
 def test_a_coordinator_that_does_not_answer_does_not_hold_a_stream(broker: ottla.testing.Broker) -> None:
     """The commit would wait for an hour; a planning does for a moment, and the ones after it not at all."""
-    broker.create_topic(TOPIC)
+    broker.create_topic(TOPIC, retention_ms=-1)
     fill(broker, 100)
     broker.faults.delay("OffsetCommit", ms=NEVER_MS)
     options = {
@@ -181,7 +181,7 @@ def test_a_topic_is_made_again_and_longer_while_a_stream_reads_it(broker: ottla.
         made[fail] = source.streamReader(source.schema())
     done: dict[str, dict[str, int]] = {TOPIC: {"0": 0}}
     for count in (100, 200):
-        broker.create_topic(TOPIC)
+        broker.create_topic(TOPIC, retention_ms=-1)
         fill(broker, count)
         if count == 100:
             for stream in made.values():
@@ -221,7 +221,7 @@ def test_what_was_fetched_before_a_loss_is_given(
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_the_topic_is_deleted_in_the_middle(broker: ottla.testing.Broker, pool: ThreadPoolExecutor, fail: str) -> None:
-    broker.create_topic(TOPIC)
+    broker.create_topic(TOPIC, retention_ms=-1)
     fill(broker)
     rule = broker.faults.delay("Fetch", ms=NEVER_MS, client_id="ottla-spark", nth=5)
     read = reading(pool, broker, rule, failOnDataLoss=fail)

@@ -24,7 +24,7 @@ from ottla.client.sync import Consumer, Producer
 from ottla.wire.errors import ErrorCode
 from support.waiting import wait_until
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 GROUP = "g"
 #: How long a producer waits for a response before it tries again, in milliseconds.
 REQUEST_TIMEOUT_MS = 30_000

@@ -72,7 +72,7 @@ def use(broker: Any) -> None:
             sender.send("t", value).get(30)
     with Producer(bootstrap_servers=bootstrap) as producer:
         for value in values[2:4]:
-            producer.send("t", value=value).result(30)
+            producer.send("t", value=value).result(120)
 
     async def produce() -> None:
         async with AsyncProducer(bootstrap_servers=bootstrap) as producer:

@@ -20,6 +20,7 @@ from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.processes import ServerProcess
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("Z4", "Z6", "Z7")]
 
@@ -74,7 +75,7 @@ class Feed:
         """How many it has produced; all are with the broker."""
         self._stop.set()
         self._thread.join()
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(120) == 0
         return self.count
 
 
@@ -157,8 +158,7 @@ def test_brokers_and_zookeeper_go_away_and_come_back(
     zookeeper, server = own_cluster
     cluster = Cluster(server.bootstrap, zookeeper.connect)
     cluster.create(unique, 3)
-    zk = KazooClient(hosts=zookeeper.connect)
-    zk.start()
+    zk = open_tree(zookeeper.connect)
     group = Group(cluster, f"{unique}-group", zk)
     try:
         consumer = group.start({unique: 1}, consumer_id="c1")

@@ -186,7 +186,7 @@ def test_shutdown_is_quick(cluster: Cluster, group: Group, unique: str) -> None:
     wait_until(lambda: len(consumer.got) == 10, "all to be read")
     watch = Stopwatch()
     consumer.close()
-    assert watch.seconds() < 1
+    assert watch.seconds() < 5
     assert group.members() == []
     assert group.owners(unique) == {}
     assert group.offsets(unique, 1) == [10]

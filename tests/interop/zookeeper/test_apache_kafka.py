@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from support.apache import ApacheKafka
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 pytestmark = [pytest.mark.spec("Z2"), pytest.mark.needs_kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -18,10 +18,9 @@ def test_a_broker_lives_on_our_server_through_its_death(tmp_path: Path) -> None:
     zookeeper = OttlaZooKeeper(tmp_path / "zookeeper").start()
     # The session is to outlive the server's death.
     kafka = ApacheKafka(tmp_path / "kafka", zookeeper=zookeeper)
-    client = KazooClient(zookeeper.connect, timeout=10)
+    client = open_tree(zookeeper.connect)
     try:
         kafka.start()
-        client.start()
         create_topic(kafka, "first")
         assert len(client.get_children("/brokers/topics/first/partitions")) == 3
         registered = client.get("/brokers/ids/1")[1]

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
 
 from interop.zookeeper.brokers.test_in_the_tree import can_make, make, node, partitions, read, send
 from ottla.zkconsumer import create_connector
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 from support.zk_ensemble import ApacheEnsemble
+from support.zk_trees import open_tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_kafka, pytest.mark.timeout(600)]
 
 SETTLED_S = 60.0
-SESSION_TIMEOUT_MS = "6000"
+#: No session may end while the servers that are left elect a leader, on a busy machine either.
+SESSION_TIMEOUT_MS = "30000"
 
 
 @pytest.fixture
@@ -31,8 +35,7 @@ def ensemble(tmp_path) -> Iterator[ApacheEnsemble]:
 
 @pytest.fixture
 def tree(ensemble) -> Iterator[KazooClient]:
-    client = KazooClient(hosts=ensemble.connect)
-    client.start(SETTLED_S)
+    client = open_tree(ensemble.connect)
     client.ensure_path("/brokers-here")
     client.chroot = "/brokers-here"
     yield client
@@ -60,7 +63,7 @@ def broker(ensemble, tree, tmp_path) -> Iterator[OttlaServer]:
 
 def session_at(tree: KazooClient, path: str) -> int:
     """The session that an ephemeral node belongs to."""
-    return tree.retry(tree.get, path)[1].ephemeralOwner
+    return tree.get(path)[1].ephemeralOwner
 
 
 @pytest.mark.spec("Z2", "Z3")
@@ -76,8 +79,9 @@ def test_a_broker_keeps_its_session_when_its_server_is_killed(ensemble, tree, br
     wait_until(lambda: can_make(broker, "meanwhile"), "topics that can be made", SETTLED_S)
     assert session_at(tree, "/brokers/ids/7") == session
     assert node(tree, "/controller")["brokerid"] == 7
-    assert tree.retry(tree.get, "/controller_epoch")[0] == b"1", "nobody had to be elected"
-    tree.retry(tree.create, "/brokers/topics/by-another", b'{"version":1,"partitions":{"0":[7]}}')
+    assert tree.get("/controller_epoch")[0] == b"1", "nobody had to be elected"
+    with suppress(NodeExistsError):  # it was created by a try whose response was lost
+        tree.retry(tree.create, "/brokers/topics/by-another", b'{"version":1,"partitions":{"0":[7]}}')
     wait_until(lambda: partitions(broker, "by-another") == 1, "a watch that came along")
 
     second = ensemble.member_of(session)
@@ -127,7 +131,7 @@ def test_a_consumer_keeps_its_partitions_when_its_server_is_killed(ensemble, tre
         assert {session_at(tree, f"/consumers/g/owners/t/{at}") for at in range(2)} == {session}
     finally:
         connector.shutdown()
-    wait_until(lambda: not tree.retry(tree.get_children, "/consumers/g/ids"), "the member to be gone")
+    wait_until(lambda: not tree.get_children("/consumers/g/ids"), "the member to be gone")
 
 
 def _collect(stream, got: list[str]) -> None:
@@ -136,4 +140,4 @@ def _collect(stream, got: list[str]) -> None:
 
 def _offset(tree: KazooClient, partition: int) -> int:
     path = f"/consumers/g/offsets/t/{partition}"
-    return int(tree.retry(tree.get, path)[0]) if tree.retry(tree.exists, path) else -1
+    return int(tree.get(path)[0]) if tree.exists(path) else -1

@@ -27,7 +27,7 @@ from support.old_consumers import OldConsumer, old_tool
 from support.ottla_server import OttlaServer
 from support.waiting import wait_until
 from support.zk_clusters import Cluster
-from support.zk_trees import Nodes, dumped
+from support.zk_trees import Nodes, dumped, open_tree
 
 pytestmark = [
     pytest.mark.needs_kafka,
@@ -72,9 +72,9 @@ def made(admin: AdminClient) -> None:
         NewTopic("gone", 1, 1),
     ]
     for made_topic in admin.create_topics(topics).values():
-        made_topic.result(30)
+        made_topic.result(120)
     for grown in admin.create_partitions([NewPartitions("plain", 5)]).values():
-        grown.result(30)
+        grown.result(120)
     for kind, name, key, value in (
         (ResourceType.TOPIC, "plain", "flush.ms", "7"),
         (ResourceType.TOPIC, "plain", "retention.ms", "8"),
@@ -83,9 +83,9 @@ def made(admin: AdminClient) -> None:
         change = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(kind, name, incremental_configs=[change])
         for done in admin.incremental_alter_configs([resource]).values():
-            done.result(30)
+            done.result(120)
     for deleted in admin.delete_topics(["gone"]).values():
-        deleted.result(30)
+        deleted.result(120)
 
 
 def used(bootstrap: str) -> None:
@@ -93,7 +93,7 @@ def used(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     producer.produce("plain", b"x", partition=0)
     producer.produce("made-by-a-producer", b"x")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "of-the-coordinator"})
     consumer.commit(offsets=[TopicPartition("plain", 0, 1)], asynchronous=False)
     consumer.close()
@@ -110,10 +110,9 @@ def lived(cluster: Cluster, folder: Path) -> Iterator[KazooClient]:
     old_tool(*topics, "--create", "--topic", "old", "--partitions", "2", "--replication-factor", "1")
     old_tool(*topics, "--create", "--topic", "old-gone", "--partitions", "1", "--replication-factor", "1")
     with ExitStack() as stack:
-        zk = KazooClient(hosts=cluster.zookeeper)
+        zk = open_tree(cluster.zookeeper)
         stack.callback(zk.close)
         stack.callback(zk.stop)
-        zk.start()
         state = "/brokers/topics/old-gone/partitions/0/state"
         wait_until(lambda: zk.exists(state) is not None, "a leader of the topic")
         old_tool(*topics, "--delete", "--topic", "old-gone")

@@ -122,7 +122,7 @@ def test_messages_by_simple_consumer_shell_and_replay(cluster: Cluster, unique: 
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(6):
         producer.produce(unique, f"message {number}", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     shell = ("kafka.tools.SimpleConsumerShell", "--broker-list", cluster.bootstrap, "--partition", "0")
     wanted = [f"message {number}" for number in range(6)]
     told = old_tool(*shell, "--topic", unique, "--offset", "-2", "--max-messages", "6").stdout

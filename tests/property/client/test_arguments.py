@@ -10,7 +10,15 @@ import pyarrow
 import pytest
 
 from ottla.client import NewPartitions, NewTopic, ProducerRecord, TopicPartition
-from ottla.client.admin.model import ConfigResource, TopicPartitionReplica
+from ottla.client.admin.model import (
+    AclBinding,
+    AclBindingFilter,
+    ClientQuotaEntity,
+    ClientQuotaFilterComponent,
+    ConfigResource,
+    TopicPartitionReplica,
+    UserScramCredentialDeletion,
+)
 from ottla.client.errors import ClientError, IllegalStateError
 from support.client_facades import FACADES, Facade
 from support.fake_cluster import FakeCluster
@@ -72,7 +80,17 @@ WITHOUT_ANSWER = {
     "Admin.alter_replica_log_dirs": {"log_dirs": {TopicPartitionReplica("t", 0, 0): "/logs"}},
     "Admin.describe_producers": {"partitions": [P]},
     "Admin.describe_replica_log_dirs": {"replicas": [TopicPartitionReplica("t", 0, 0)]},
+    "Admin.describe_user_scram_credentials": {"users": ["u"]},
+    "Admin.alter_user_scram_credentials": {"alterations": [UserScramCredentialDeletion("u", "SCRAM-SHA-256")]},
+    "Admin.describe_client_quotas": {"components": [ClientQuotaFilterComponent("user", "u")]},
+    "Admin.alter_client_quotas": {"quotas": {ClientQuotaEntity("u"): {"producer_byte_rate": 1}}},
+    "Admin.create_delegation_token": {},
+    "Admin.renew_delegation_token": {"hmac": b"h"},
+    "Admin.expire_delegation_token": {"hmac": b"h"},
+    "Admin.describe_delegation_token": {"owners": ["User:a"]},
     "Admin.unregister_broker": {"broker_id": 5},
+    "Admin.create_acls": {"acls": [AclBinding("TOPIC", "t", "User:a", "READ")]},
+    "Admin.delete_acls": {"filters": [AclBindingFilter()]},
     "Admin.remove_members_from_group": {"group_id": "g", "members": ["a"]},
 }
 #: Parameters that no name reaches, or that take any: arguments of other clients get a TypeError with a hint.

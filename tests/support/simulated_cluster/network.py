@@ -16,7 +16,7 @@ import contextvars
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from weakref import WeakSet
 
 from ottla.env.futures import settle
@@ -408,6 +408,10 @@ class SimulatedSocket(_End):
     def sendfile(self, fd: int, position: int, length: int) -> int:
         """See `StreamSocket`; disks of the simulator have no descriptors."""
         raise AssertionError("a file in memory has no descriptor")
+
+    def start_tls(self, context: object) -> NoReturn:
+        """See `StreamSocket`; the network in memory has no TLS."""
+        raise AssertionError("a socket in memory speaks no TLS")
 
     def is_broken(self) -> bool:
         """See `StreamSocket`."""

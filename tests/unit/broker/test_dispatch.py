@@ -2,126 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.valid_requests import Maker, apis_and_versions
-from ottla.broker.authorization import Access, Operation, ResourceType
+from e2e.valid_requests import VICTIM, Maker, apis_and_versions
+from ottla.broker.authorization import Access
 from ottla.broker.context import RequestContext
+from ottla.broker.dispatch import ACCESSES_PER_SLICE, Dispatcher
 from ottla.broker.error_answers import error_response
 from ottla.broker.intercept import AnswerError, Delay, Disconnect, Drop, Throttle, Verdict
 from ottla.broker.served import SERVED
-from ottla.broker.server import Broker
-from ottla.cluster.topics import TopicSpec
-from ottla.config.broker import BrokerConfig, parse_broker_config
-from ottla.net.connection import ANONYMOUS, Principal
+from ottla.cluster.acls import Operation, ResourceType
+from ottla.net.connection import Principal
 from ottla.wire.apis import API
-from ottla.wire.codec import decode, encode
+from ottla.wire.codec import encode
 from ottla.wire.errors import ErrorCode
-from ottla.wire.framing import RequestHeader, encode_request_frame, parse_response_header
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from ottla.wire.schema import Message
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    """Let the loop go on until the condition holds."""
-    for _ in range(10_000_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not happen")
-
-
-class FakeConnection:
-    """Keeps answers."""
-
-    def __init__(self, principal: Principal | None = ANONYMOUS) -> None:
-        self.listener_name = "PLAINTEXT"
-        self.peer_host, self.peer_port = "1.2.3.4", 9
-        self.principal = principal
-        self.frame_limit = 1 << 30
-        self.state: object = None
-        self.last_active_ms = 0.0
-        self.closed = False
-        self.kept = False
-        self.muted_ms = 0.0
-        self.answers: list[bytes] = []
-        self.completed = 0
-
-    def keep_frame(self) -> None:
-        self.kept = True
-
-    def mute_for(self, duration_ms: float) -> None:
-        self.muted_ms = duration_ms
-
-    def send_bytes(self, data: bytes) -> None:
-        self.answers.append(data)
-
-    def send(self, parts: Iterable[bytes]) -> None:
-        self.answers.append(b"".join(parts))
-
-    def complete(self) -> None:
-        self.completed += 1
-
-    def close(self) -> None:
-        self.closed = True
-
-    @property
-    def is_done(self) -> bool:
-        return self.closed or bool(self.completed) or bool(self.answers)
-
-
-class Ask:
-    """Gives requests to a broker's dispatcher."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-
-    async def __call__(self, key: int, version: int, request: Message, principal: Principal | None = ANONYMOUS) -> Any:
-        connection = FakeConnection(principal)
-        self.give(connection, key, version, request)
-        await wait_until(lambda: connection.is_done)
-        return self.answer(connection, key, version)
-
-    def give(self, connection: FakeConnection, key: int, version: int, request: Message) -> None:
-        frame = encode_request_frame(RequestHeader(key, version, 5, "c"), encode(request, version))
-        stand_in: Any = connection
-        self.broker.dispatcher.handle_frame(stand_in, memoryview(bytearray(frame))[4:])
-
-    def answer(self, connection: FakeConnection, key: int, version: int) -> Any:
-        """The decoded answer, None where there was none."""
-        if not connection.answers:
-            return None
-        body = memoryview(connection.answers[0])[4:]
-        _, at = parse_response_header(body, key, version)
-        return decode(API[key].response, bytes(body[at:]), version)
-
-
-def with_broker(folder: Path, scenario: Callable[[Ask], Awaitable[None]], **settings: str) -> None:
-    async def run() -> None:
-        named = {name.replace("_", "."): value for name, value in settings.items()}
-        config = parse_broker_config({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), **named})
-        assert isinstance(config, BrokerConfig), config
-        broker = Broker(config)
-        assert await broker.start() is None
-        try:
-            await broker.control.admin.create_topic(TopicSpec("t", 1))
-            await scenario(Ask(broker))
-        finally:
-            await broker.stop()
-
-    asyncio.run(run())
+from support.dispatching import Ask, FakeConnection, wait_until, with_broker
 
 
 def list_offsets(partitions: int) -> ListOffsetsRequest:
@@ -194,10 +102,15 @@ class Recorder:
         self._permits = permits
         self.declared: set[Access] = set()
 
-    def permitted(self, principal: Principal, host: str, accesses: Iterable[Access]) -> Collection[Access]:
+    def permitted(
+        self, principal: Principal, host: str, accesses: Iterable[Access], api_key: int
+    ) -> Collection[Access]:
         asked = list(accesses)
         self.declared.update(asked)
         return {access for access in asked if self._permits(access)}
+
+    def operations(self, principal: Principal, host: str, resource_type: ResourceType, name: str) -> int:
+        return 0
 
 
 @pytest.mark.spec("S3")
@@ -219,6 +132,39 @@ def test_handlers_work_on_what_is_permitted(tmp_path: Path) -> None:
         assert topic.partitions[0].error_code == 0
 
     with_broker(tmp_path, scenario)
+
+
+@pytest.mark.spec("S3")
+@pytest.mark.parametrize(("topics", "tasks"), [(ACCESSES_PER_SLICE // 2, 0), (ACCESSES_PER_SLICE + 1, 1)])
+def test_few_accesses_are_decided_without_a_copy_of_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int, tasks: int
+) -> None:
+    rests = []
+    rest = Dispatcher._authorize_rest
+
+    def noted(self: Dispatcher, *arguments: Any) -> Any:
+        rests.append(arguments)
+        return rest(self, *arguments)
+
+    async def scenario(ask: Ask) -> None:
+        recorder = Recorder(lambda access: access.name != "t1")
+        ask.broker.dispatcher.authorizer = recorder
+        names = [f"t{number}" for number in range(topics)]
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+                for name in names
+            ],
+            timeout_ms=0,
+        )
+        found = {each.name: each.partitions[0].error_code for each in (await ask(21, 2, request)).topics}
+        assert found.pop("t1") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert set(found.values()) == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+        assert {access.name for access in recorder.declared} == set(names)
+
+    monkeypatch.setattr(Dispatcher, "_authorize_rest", noted)
+    with_broker(tmp_path, scenario)
+    assert len(rests) == tasks
 
 
 @pytest.mark.spec("S3")
@@ -260,6 +206,33 @@ def test_handlers_ask_for_nothing_that_they_do_not_declare(tmp_path: Path, monke
 
     monkeypatch.setattr(RequestContext, "permits", noted)
     with_broker(tmp_path, scenario, auto_create_topics_enable="false")
+
+
+@pytest.mark.slow
+@pytest.mark.spec("S3")
+@pytest.mark.spec("S5")
+def test_who_is_denied_everything_changes_nothing(tmp_path: Path) -> None:
+    """Requests of every API that name what is there: no znode, no log and no group is another one afterwards."""
+
+    async def scenario(ask: Ask) -> None:
+        broker = ask.broker
+        assert broker._coordination is not None
+        assert broker._coordination.store is not None
+        nodes = broker._coordination.store.tree.nodes
+
+        def state() -> object:
+            znodes = {path: (node.data, node.stat().version) for path, node in nodes.items()}
+            ends = {(each.topic, each.index): each.log.log_end_offset for each in broker.partitions}
+            return znodes, ends, len(broker.groups.groups()[1])
+
+        ask.broker.dispatcher.authorizer = Recorder(lambda _: False)
+        before = state()
+        for key, version in apis_and_versions():
+            if key in SERVED:
+                await ask(key, version, Maker(random.Random(key)).request(key, version))
+                assert state() == before, (API[key].name, version)
+
+    with_broker(tmp_path, scenario, first_topic=VICTIM, auto_create_topics_enable="false")
 
 
 def test_before_authentication_little_may_be_asked(tmp_path: Path) -> None:

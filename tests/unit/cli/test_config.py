@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +14,10 @@ from ottla.cli.broker.views import parse_partitions
 from ottla.cli.command import CommandError
 from ottla.cli.config.changes import parse_changes
 from ottla.cli.config.checks import risk_of_change, unknown_setting
+from ottla.cli.config.views import show_settings
 from ottla.cli.main import app
-from ottla.client.admin.model import ConfigOperation
+from ottla.cli.terminal import Terminal
+from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ConfigSynonym, ResourceType
 from ottla.client.model import TopicPartition
 from ottla.client.sync import Producer
 from ottla.testing import Cluster
@@ -257,3 +260,15 @@ def test_a_broker_that_is_alive_is_not_forgotten(cluster: Cluster) -> None:
     done = ottla(cluster, "broker", "unregister", "1", "--yes")
     assert (done.exit_code, "Broker 1 is alive" in done.stderr) == (1, True)
     assert "it has left no trace" in ottla(cluster, "broker", "unregister", "77", "--yes").stderr
+
+
+def test_a_value_in_another_unit_has_its_name() -> None:
+    hidden = (
+        ConfigSynonym("log.retention.ms", "-1", "STATIC_BROKER_CONFIG"),
+        ConfigSynonym("log.retention.ms", "7", "STATIC_BROKER_CONFIG"),
+        ConfigSynonym("log.retention.hours", "168", "DEFAULT_CONFIG"),
+    )
+    output = io.StringIO()
+    entry = ConfigEntry("retention.ms", "-1", "STATIC_BROKER_CONFIG", synonyms=hidden)
+    show_settings(Terminal(output, width=None, colours=False), ConfigResource(ResourceType.TOPIC, "orders"), [entry])
+    assert "7 (file), log.retention.hours=168 (default)" in output.getvalue()

@@ -69,7 +69,7 @@ def test_tls_behind_the_port(servers: odd_servers.OddServers, tmp_path: Path, mo
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
     port = servers.start(odd_servers.hanging, odd_servers.tls_context(tmp_path))
-    assert list(faults(f"127.0.0.1:{port}")) == ["tls-or-login"]
+    assert list(faults(f"127.0.0.1:{port}")) == ["tls-wanted"]
 
 
 def test_nothing_is_there() -> None:

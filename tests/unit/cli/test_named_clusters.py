@@ -10,6 +10,7 @@ import pytest
 from ottla.cli.named_clusters import clusters_path, complete_cluster
 from ottla.testing import Broker
 from support.command_line import ottla
+from support.documents import commands
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -34,6 +35,39 @@ def test_commands_work_with_a_named_cluster(file: Path, monkeypatch: pytest.Monk
         assert "orders" in ottla("topic", "list").stdout
         monkeypatch.setenv("OTTLA_CLUSTER", "there")
         assert "orders" in ottla("topic", "list", "-b", broker.bootstrap_servers).stdout
+
+
+def test_a_topic_is_copied_to_a_named_cluster(file: Path) -> None:
+    with Broker({"orders": 1}) as source, Broker({"orders": 1}) as target:
+        file.write_text(
+            f'[here]\nbootstrap.servers = "{source.bootstrap_servers}"\n'
+            f'[there]\nbootstrap.servers = "{target.bootstrap_servers}"\n"client.id" = "copies"\n'
+            'schema.registry.url = "http://127.0.0.1:1"\n'
+        )
+        source.send("orders", "one")
+        done = ottla("copy", "orders", "orders", "--cluster", "here", "--to-cluster", "there")
+        assert (done.exit_code, done.stdout) == (0, "1 record copied from orders to orders: partition 0 offset 0\n")
+        assert [each.value for each in target.records("orders")] == [b"one"]
+        done = ottla("copy", "orders", "orders", "-b", source.bootstrap_servers, "--to-cluster", "here")
+        assert (done.exit_code, "orders would be copied onto itself" in done.stderr) == (2, True)
+        done = ottla("copy", "orders", "new", "--cluster", "here", "--to-cluster", "there")
+        assert (done.exit_code, "`ottla topic create new -p 1 --cluster there` makes it" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--to-bootstrap-server h:1 --to-cluster there",
+            "--to-bootstrap-server and --to-cluster both say which cluster; leave one of them out",
+        ),
+        ("--to-cluster thre", "names no cluster thre; did you mean there?"),
+    ],
+)
+def test_what_contradicts_the_cluster_of_a_copy(file: Path, arguments: str, message: str) -> None:
+    file.write_text('[there]\nbootstrap.servers = "h:1"\n')
+    done = ottla("copy", "orders", "orders", *arguments.split())
+    assert (done.exit_code, done.stderr.count("\n"), message in done.stderr) == (2, 1, True), done.stderr
 
 
 def test_names_are_listed_without_secrets(file: Path) -> None:
@@ -104,3 +138,27 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert clusters_path() == tmp_path / "home" / ".config" / "ottla" / "clusters.toml"
+
+
+def test_all_commands_that_connect_take_it() -> None:
+    options = {name: {each for at in command.params for each in at.opts} for name, command in commands().items()}
+    connecting = {name for name, each in options.items() if "--bootstrap-server" in each}
+    assert {"backfill", "profile", "pipeline run", "pipeline submit", "topic list"} <= connecting
+    assert {name for name, each in options.items() if "--cluster" in each} == connecting
+
+
+def test_commands_that_need_no_brokers_take_it(file: Path, tmp_path: Path) -> None:
+    file.write_text('[here]\nbootstrap.servers = "127.0.0.1:1"\n')
+    pipeline = tmp_path / "p.toml"
+    pipeline.write_text(
+        'name = "p"\ncheckpoint = "state"\n[source]\ntopics = ["t"]\n[sink]\nkind = "parquet"\npath = "table"\n'
+    )
+    checked = ottla("pipeline", "check", str(pipeline), "--timeout", "0.5", "--cluster", "here")
+    assert checked.exit_code == 1
+    assert "127.0.0.1:1" in checked.stdout
+    profiled = ottla("profile", "clicks", "--kill", "--cluster", "here")
+    assert (profiled.exit_code, profiled.stdout) == (2, "")
+    assert "--kill is for brokers started here; leave out --bootstrap-server and --cluster" in profiled.stderr
+    backfilled = ottla("backfill", "--log-dir", "x", "-t", "t", "--to", "y", "--cluster", "her")
+    assert (backfilled.exit_code, backfilled.stdout) == (2, "")
+    assert "did you mean here?" in backfilled.stderr

@@ -18,7 +18,7 @@ from ottla.cli.record_options import client_settings, parse_partitions, parse_po
 from ottla.client.sync import Consumer
 from ottla.ops.topic_reading import Position, PositionType
 from ottla.testing import Broker
-from support.command_line import ottla_at, shown_at
+from support.command_line import ottla, ottla_at, shown_at
 
 pytestmark = pytest.mark.spec("U2")
 
@@ -130,6 +130,20 @@ def test_a_record_that_the_broker_refuses_is_named(broker: Broker) -> None:
     assert read(broker, "small") == f"{lines[0]}\n{lines[2]}\n".encode()
 
 
+def test_a_refused_record_among_several_partitions_is_not_mistaken_for_another(broker: Broker) -> None:
+    made = ottla_at(broker, "topic", "create", "keyed", "-p", "8", "-c", "max.message.bytes=1000")
+    assert made.exit_code == 0, made.output
+    lines = [f"k{number}:v" for number in range(40)]
+    lines[20] = f"k20:{'y' * 5_000}"
+    done = ottla_at(broker, "produce", "keyed", "-K", ":", stdin="\n".join(lines))
+    assert done.exit_code == 2
+    assert done.stderr.startswith("ottla produce: a record from line 1 to line 39: ")
+    lines[20] = f"k20:{'y' * 2_000_000}"
+    done = ottla_at(broker, "produce", "keyed", "-K", ":", stdin="\n".join(lines))
+    assert done.exit_code == 2
+    assert done.stderr.startswith("ottla produce: line 21: a record of 2000")
+
+
 def test_a_refused_record_is_known_before_more_input_comes(broker: Broker) -> None:
     made = ottla_at(broker, "topic", "create", "waiting", "-p", "1", "-c", "max.message.bytes=1000")
     assert made.exit_code == 0, made.output
@@ -239,7 +253,25 @@ def test_settings_take_precedence(tmp_path: Path) -> None:
         client_settings(ClusterOptions("file:1", 2.0), [], str(tmp_path / "client.properties"))["bootstrap.servers"]
         == "file:1"
     )
+    unchosen = ClusterOptions("default:1", 2.0, is_chosen=False)
+    assert client_settings(unchosen, [], str(tmp_path / "client.properties"))["bootstrap.servers"] == "file:1"
     with pytest.raises(CommandError, match=r"names bootstrap\.servers=file:1, and --bootstrap-server is other:1"):
         client_settings(ClusterOptions("other:1", 2.0), [], str(tmp_path / "client.properties"))
     assert parse_partitions("0, 3,0") == [0, 3]
     assert parse_partitions(None) is None
+
+
+def test_a_properties_file_names_the_cluster_where_no_option_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVER", raising=False)
+    with Broker({"t": 1}, sasl={"alice": "secret"}) as broker:
+        file = tmp_path / "client.properties"
+        file.write_text("".join(f"{name}={each}\n" for name, each in broker.client_settings().items()))
+        done = ottla("produce", "t", "--properties", str(file), stdin="one\n")
+        assert done.exit_code == 0, done.output
+        done = ottla("consume", "t", "-e", "--from", "beginning", "--properties", str(file))
+        assert done.stdout == "one\n"
+        done = ottla("consume", "t", "-e", "--properties", str(file), "-b", "127.0.0.1:1")
+        assert done.exit_code == 2
+        assert "and --bootstrap-server is 127.0.0.1:1" in done.output

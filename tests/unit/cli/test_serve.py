@@ -97,7 +97,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         (options("num.partitions=many"), "num.partitions"),
         (options(properties_file="/nowhere/server.properties"), "cannot read /nowhere/server.properties"),
         (options("process.roles=broker,controller"), "process.roles"),
-        (options("authorizer.class.name=kafka.security.authorizer.AclAuthorizer"), "authorizer.class.name"),
+        (options("authorizer.class.name=org.example.Authorizer"), "authorizer.class.name"),
         (options("listeners=SSL://127.0.0.1:9093"), "SSL"),
     ],
 )
@@ -140,7 +140,7 @@ def test_the_durability_in_force_is_said(given: ServeOptions, says: str) -> None
 
 
 def test_a_broker_starts_without_modules_that_it_may_never_need() -> None:
-    """Those of archives (behind `shutil`), of OpenSSL's digests, and those that only `ottla.metrics.port` needs."""
+    """Those of archives (behind `shutil`), of OpenSSL's digests, of logins, and those of `ottla.metrics.port` alone."""
     names = [
         "shutil",
         "bz2",
@@ -149,6 +149,7 @@ def test_a_broker_starts_without_modules_that_it_may_never_need() -> None:
         "hmac",
         "ottla.broker.metrics.catalogue",
         "ottla.broker.metrics.endpoint",
+        "ottla.security",
     ]
     code = f"import sys, ottla.cli.serve, ottla.broker.server; print(sorted({set(names)} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)

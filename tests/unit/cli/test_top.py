@@ -46,10 +46,10 @@ def rates(*groups: GroupRates, topics: int = 2, group_count: int | None = None) 
         cluster_id="abc",
         controller=1,
         brokers=[
-            BrokerRates(NODE, BrokerPresence.UP, True, 3, 6, 6, 1234.4, 1_500_000, None),
-            BrokerRates(Node(2, "127.0.0.1", 9093), BrokerPresence.ABSENT, False, 0, 6, 0, None, None, None),
+            BrokerRates(NODE, BrokerPresence.UP, True, 3, 6, 6, 1234.4, 150_000.4, 1_500_000, None),
+            BrokerRates(Node(2, "127.0.0.1", 9093), BrokerPresence.ABSENT, False, 0, 6, 0, None, None, None, None),
         ],
-        topics=[TopicRates(f"topic{at}", False, 3, 2, at, 0, at * 1.5, 10 - at) for at in range(topics)],
+        topics=[TopicRates(f"topic{at}", False, 3, 2, at, 0, at * 1.5, at * 100, 10 - at) for at in range(topics)],
         groups=groups,
         group_count=len(groups) if group_count is None else group_count,
         state_changes=[StateChange(1_796_000_000_000, moving, "Stable")],
@@ -73,15 +73,15 @@ def test_keys_choose_table_and_order() -> None:
         "[1 brokers]  2 topics   3 groups    s: by id   q: quit",
     ]
     assert lines_of(screen)[3:] == [
-        "BROKER  ADDRESS         LEADS  IN SYNC  RECORDS/S    SIZE  NOTE",
-        "     1  127.0.0.1:9092      3   6 of 6       1234  1.5 MB  controller",
-        "     2  127.0.0.1:9093      0   0 of 6          -       -  not there",
+        "BROKER  ADDRESS         LEADS  IN SYNC  RECORDS/S   BYTES/S    SIZE  NOTE",
+        "     1  127.0.0.1:9092      3   6 of 6       1234  150.0 kB  1.5 MB  controller",
+        "     2  127.0.0.1:9093      0   0 of 6          -         -       -  not there",
     ]
     screen.press("\t")
     assert lines_of(screen)[3:] == [
-        "TOPIC   PARTITIONS  RECORDS/S  SIZE  UNDER-REPLICATED",
-        "topic1           3        1.5   9 B                 1",
-        "topic0           3          0  10 B                 -",
+        "TOPIC   PARTITIONS  RECORDS/S  BYTES/S  SIZE  UNDER-REPLICATED",
+        "topic1           3        1.5    100 B   9 B                 1",
+        "topic0           3          0      0 B  10 B                 -",
     ]
     screen.press("3")
     assert lines_of(screen)[3:] == [

@@ -189,9 +189,10 @@ def test_a_broker_that_is_not_where_it_says(fake, facade, address, use):
 
 
 @pytest.mark.parametrize("use", USES)
-def test_tls_cannot_be_asked_for_yet(facade, use):
-    with pytest.raises(InvalidConfigError, match=r"security.protocol"):
-        use(facade, {"bootstrap.servers": "127.0.0.1:9093", "security.protocol": "SSL"})
+def test_a_trust_store_that_is_missing_is_met_at_once(facade, use):
+    settings = {"security.protocol": "SSL", "ssl.truststore.location": "/no/such.jks"}
+    with pytest.raises(InvalidConfigError, match=r"ssl.truststore.location=/no/such.jks cannot be read"):
+        use(facade, {"bootstrap.servers": "127.0.0.1:9093", **settings})
 
 
 @pytest.mark.parametrize("code", CURES)

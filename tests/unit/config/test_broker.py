@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.config.broker import BrokerConfig, ConfigRefusal, parse_broker_config
+from ottla.config.describe import describe_broker
 from ottla.config.properties import parse_properties
 from ottla.config.settings import BROKER_SETTINGS
 
@@ -107,24 +108,27 @@ def test_a_throttle_in_a_file_says_where_it_is_given() -> None:
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    found = problems({"num.partitions": "0", "fetch.max.bytes": "x", "ssl.keystore.location": "/k"})
+    found = problems({"num.partitions": "0", "fetch.max.bytes": "x", "sasl.login.class": "a.Login"})
     assert len(found) == 3
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ssl.keystore.location", "/k.jks"),
-        ("sasl.enabled.mechanisms", "PLAIN"),
-        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
-        ("security.inter.broker.protocol", "SASL_SSL"),
+        ("ssl.engine.factory.class", "a.Factory"),
+        ("sasl.jaas.config", "secret"),
+        ("sasl.login.class", "a.Login"),
+        ("sasl.login.callback.handler.class", "a.Handler"),
+        ("sasl.server.callback.handler.class", "a.Handler"),
+        ("authorizer.class.name", "org.example.Authorizer"),
+        ("authorizer.zookeeper.url", "h:2181"),
         ("process.roles", "broker"),
         ("controller.quorum.voters", "1@h:1"),
         ("create.topic.policy.class.name", "a.Policy"),
         ("zookeeper.metadata.migration.enable", "true"),
         ("remote.log.storage.system.enable", "true"),
-        ("listener.name.external.ssl.keystore.location", "/k.jks"),
-        ("delegation.token.secret.key", "secret"),
+        ("listener.name.external.ssl.engine.factory.class", "a.Factory"),
+        ("listener.name.external.sasl.login.class", "a.Login"),
         ("replica.selector.class", "org.example.NearestDatacentre"),
     ],
 )
@@ -138,8 +142,27 @@ def test_what_cannot_be_honoured_refuses_with_cause_and_cure(name: str, value: s
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "cause"),
+    [
+        ("create.topic.policy.class.name", "a.Policy", "it names a Java class"),
+        ("listener.name.external.ssl.engine.factory.class", "a.Factory", "it names a Java class"),
+        ("process.roles", "broker", "takes no KRaft role"),
+        ("remote.log.storage.system.enable", "true", "tiered storage is not there"),
+        ("sasl.jaas.config", "secret", "of one listener and mechanism only"),
+        ("sasl.login.class", "a.Login", "PLAIN, SCRAM, OAUTHBEARER and GSSAPI only"),
+        ("security.providers", "a.Provider", "it names a Java class"),
+        ("zookeeper.ssl.crl.enable", "true", "the revocation of certificates is not checked"),
+    ],
+)
+def test_each_refusal_has_its_own_cause(name: str, value: str, cause: str) -> None:
+    (problem,) = problems({name: value})
+    assert cause in problem
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
-    [("authorizer.class.name", ""), ("ssl.client.auth", "none"), ("security.inter.broker.protocol", "PLAINTEXT"),
+    [("authorizer.class.name", ""), ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+     ("ssl.client.auth", "none"), ("security.inter.broker.protocol", "PLAINTEXT"),
      ("process.roles", ""), ("sasl.enabled.mechanisms", "GSSAPI"), ("zookeeper.set.acl", "false"),
      ("replica.selector.class", ""),
      ("replica.selector.class", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
@@ -153,8 +176,8 @@ def test_what_changes_nothing_is_not_refused(name: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("sasl.kerberos.min.time.before.relogin", "58000"), ("sasl.login.refresh.window.factor", "0.7"),
-     ("ssl.enabled.protocols", "TLSv1.3"), ("controller.quorum.fetch.timeout.ms", "5000")],
+    [("sasl.kerberos.min.time.before.relogin", "58000"), ("sasl.server.max.receive.size", "7"),
+     ("ssl.provider", "BC"), ("controller.quorum.fetch.timeout.ms", "5000")],
 )  # fmt: skip
 def test_details_of_features_that_are_off_have_no_effect(name: str, value: str) -> None:
     """They promise nothing by themselves, and Apache Kafka takes them beside PLAINTEXT listeners, too."""
@@ -188,9 +211,11 @@ def test_log_dirs_win_over_log_dir() -> None:
 
 @pytest.mark.spec("S6")
 def test_passwords_are_not_shown() -> None:
-    config = parse_broker_config({"password.encoder.secret": "hunter2"})
+    config = parse_broker_config({"ssl.key.password": "hunter2", "sasl.jaas.config": "hunter2"})
+    assert "hunter2" not in repr(config)
+    config = parse_broker_config({"ssl.key.password": "hunter2"})
     assert isinstance(config, BrokerConfig)
-    assert config.warnings == ["password.encoder.secret has no effect here"]
+    assert "hunter2" not in f"{config!r} {config.warnings}"
 
 
 def test_no_address_of_every_interface_is_announced() -> None:
@@ -216,8 +241,48 @@ def test_an_advertised_port_of_zero_is_the_bound_one() -> None:
     assert endpoint.connection_string == "PLAINTEXT://public:5"
 
 
-def test_listeners_with_security_are_refused() -> None:
-    (problem,) = problems({"listeners": "PLAINTEXT://:1,SSL://:2"})
-    assert problem.startswith("listeners: SSL speaks SSL, which cannot be served yet.")
-    (problem,) = problems({"listeners": "SSL://:2"})
-    assert problem.startswith("listeners: SSL speaks SSL, which cannot be served yet."), "and not of another setting"
+@pytest.mark.spec("S1")
+def test_listeners_with_logins_want_certificates_by_a_setting_of_their_own() -> None:
+    settings = {"listeners": "PLAINTEXT://:1,SSL://:2,SASL_SSL://:3", "ssl.client.auth": "required"}
+    own = {"listener.name.sasl_ssl.ssl.client.auth": "requested"}
+    for given, wanted in ((settings, "none"), (settings | own, "requested")):
+        config = parse_broker_config(given)
+        assert isinstance(config, BrokerConfig)
+        found = [config.tls_settings(name)["ssl.client.auth"] for name in ("SSL", "SASL_SSL")]
+        assert found == ["required", wanted]
+
+
+@pytest.mark.spec("S1")
+def test_a_listener_has_its_own_settings_of_tls_before_those_of_all() -> None:
+    config = parse_broker_config(
+        {
+            "listeners": "PLAINTEXT://:1,OUT://:2,SSL://:3",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUT:SSL,SSL:SSL",
+            "ssl.keystore.location": "/all.p12",
+            "ssl.keystore.password": "secret",
+            "listener.name.out.ssl.keystore.location": "/out.p12",
+            "listener.name.out.ssl.client.auth": "required",
+            "listener.name.out.ssl.cipher.suites": "A,B",
+        }
+    )
+    assert isinstance(config, BrokerConfig)
+    assert config.warnings == []
+    out, ssl = config.tls_settings("OUT"), config.tls_settings("SSL")
+    assert (out["ssl.keystore.location"], ssl["ssl.keystore.location"]) == ("/out.p12", "/all.p12")
+    assert (out["ssl.client.auth"], ssl["ssl.client.auth"]) == ("required", "none")
+    assert (out["ssl.cipher.suites"], out["ssl.keystore.password"]) == (["A", "B"], "secret")
+    config.set_dynamic({}, {"listener.name.out.ssl.keystore.location": "/new.p12"})
+    assert config.tls_settings("OUT")["ssl.keystore.location"] == "/new.p12"
+    described = {each.name: each for each in describe_broker(config)}
+    assert described["listener.name.out.ssl.keystore.location"].value == "/new.p12"
+    assert [each.value for each in described["listener.name.out.ssl.keystore.location"].synonyms] == [
+        "/new.p12",
+        "/out.p12",
+    ]
+
+
+@pytest.mark.spec("S1")
+def test_a_wrong_setting_of_one_listener_is_named() -> None:
+    (problem,) = problems({"listener.name.out.ssl.client.auth": "never"})
+    assert "never" in problem
+    assert "listener.name.out.ssl.client.auth" in problem

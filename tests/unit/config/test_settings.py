@@ -53,9 +53,13 @@ def sources() -> str:
     alike = ("container.py", "settings.py", "refusals.py", "rules.py", "reference.py", "dynamic.py")
     package = PROJECT / "src" / "ottla"
     left_out = {package / "config" / name for name in alike}
-    clients = {package / name for name in ("cli", "client", "ops", "peer", "profiles", "spark", "zkconsumer")}
+    clients = {
+        package / name for name in ("cli", "client", "ops", "peer", "profiles", "security", "spark", "zkconsumer")
+    }
     files = [path for path in package.rglob("*.py") if path not in left_out and clients.isdisjoint(path.parents)]
-    return "".join(path.read_text() for path in files)
+    # Those by which brokers log in, to others as clients do, and take logins.
+    logins = (package / "security" / name for name in ("oauth_login.py", "kerberos.py"))
+    return "".join(path.read_text() for path in (*files, *logins))
 
 
 def test_a_setting_is_honoured_if_and_only_if_something_reads_it() -> None:
@@ -66,11 +70,10 @@ def test_a_setting_is_honoured_if_and_only_if_something_reads_it() -> None:
     topic_settings_read = {"message.timestamp.difference.max.ms", "unclean.leader.election.enable"}
     topic_settings_read |= {f"{side}.replication.throttled.replicas" for side in ("leader", "follower")}
     topic_settings_read |= {name for name in TOPIC_SETTINGS if re.search(rf"\.{name.replace('.', '_')}\b", code)}
-    # Mentioned where values and listeners are parsed, not acted on.
-    parsing = {
-        "group.consumer.migration.policy",
-        "security.inter.broker.protocol",
-    }
+    # Mentioned where values are parsed, not acted on.
+    parsing = {"group.consumer.migration.policy"}
+    # Read of one listener and mechanism only.
+    parsing |= {f"sasl.{side}.callback.handler.class" for side in ("login", "server")}
     read = {name for name in BROKER_SETTINGS if f'"{name}"' in code} - parsing
     # The settings of time that have several units are read by the rules that choose among them.
     chosen = {name for group in SYNONYM_GROUPS for name in group} | {

@@ -48,13 +48,12 @@ def ranges(request: pytest.FixtureRequest, tmp_path: Path) -> Released:
     return Released(file)
 
 
-@pytest.fixture
-def wired() -> Iterator[Wired]:
-    pair = Wired()
+@pytest.fixture(params=["plain", "tls"])
+def wired(request: pytest.FixtureRequest) -> Iterator[Wired]:
+    pair = Wired.of(request.param)
     pair.connection.gathers_ranges = True
     yield pair
-    pair.connection.close()
-    pair.client.close()
+    pair.close()
 
 
 def read(parts: Sequence[Part]) -> bytes:
@@ -139,7 +138,7 @@ def test_a_response_with_several_ranges_is_sent_in_one_call(wired: Wired, tmp_pa
 
 
 def test_a_response_with_several_ranges_that_the_socket_does_not_take_at_once(wired: Wired, tmp_path: Path) -> None:
-    wired.connection._socket._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)  # type: ignore[attr-defined]
+    wired.server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
     content = bytes(range(250)) * 800
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     file.append([content])

@@ -26,14 +26,19 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 NODES = {1: Node(1, "one", 9092), 2: Node(2, "two", 9092)}
 
 
-def status(brokers: tuple[int, ...] = (1, 2), leaders: tuple[int, int] = (1, 2)) -> ClusterStatus:
+def status(
+    brokers: tuple[int, ...] = (1, 2), leaders: tuple[int, int] = (1, 2), size_bytes: int = 100
+) -> ClusterStatus:
     """Two partitions on two brokers; those that are not there have no replica in sync."""
     partitions = tuple(
         PartitionStatus(
             partition,
             leader,
             0,
-            tuple(ReplicaStatus(each, each in brokers, size_bytes=100 if each in brokers else None) for each in (1, 2)),
+            tuple(
+                ReplicaStatus(each, each in brokers, size_bytes=size_bytes if each in brokers else None)
+                for each in (1, 2)
+            ),
         )
         for partition, leader in zip((FIRST, SECOND), leaders, strict=True)
     )
@@ -83,6 +88,17 @@ def test_one_look_has_no_rates() -> None:
     found = group_of(rates)
     assert (found.lag, found.consumed_per_s, found.lag_per_s, found.catch_up_ms) == (5, None, None, None)
     assert rates.state_changes == []
+
+
+def test_bytes_in_a_second_leave_out_the_time_in_which_a_log_shrank() -> None:
+    sizes = (100, 300, 200, 400)
+    looks = [look(at, {}, known=status(size_bytes=size)) for at, size in enumerate(sizes)]
+    rates = compare(looks)
+    assert (topic_of(rates).bytes_per_s, [each.bytes_per_s for each in rates.brokers]) == (400, [200, 200])
+    led_by_another = look(4, {}, known=status(leaders=(2, 2), size_bytes=900))
+    assert compare([looks[-1], led_by_another]).topics[0].bytes_per_s == 500
+    assert compare(looks[1:3]).topics[0].bytes_per_s is None
+    assert compare(looks[:1]).topics[0].bytes_per_s is None
 
 
 def test_records_in_a_second_of_topics_and_leaders() -> None:

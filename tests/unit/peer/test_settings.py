@@ -28,8 +28,8 @@ def test_what_is_no_server(text):
 def test_the_message_quotes_the_wrong_part():
     with pytest.raises(InvalidArgumentError, match="'b' is not of the form host:port"):
         parse_bootstrap_servers("a:1,b")
-    with pytest.raises(InvalidArgumentError, match="SASL_SSL is not supported"):
-        parse_bootstrap_servers("SASL_SSL://a:1")
+    with pytest.raises(InvalidArgumentError, match="TLS is not known; write one of PLAINTEXT, SSL, SASL"):
+        parse_bootstrap_servers("TLS://a:1")
     with pytest.raises(InvalidArgumentError, match=r"IPv6 address as \[address\]:port"):
         parse_bootstrap_servers("::1:9092")
 

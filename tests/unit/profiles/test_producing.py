@@ -83,9 +83,7 @@ class PlayedProducer:
 
 
 def produce(producer: PlayedProducer, records: int | None, **options: Any) -> ProducerResult:
-    task = ProducerTask(
-        "127.0.0.1:1", "t", "payments", 0, 12, 130, records, options.get("seconds"), options.get("per_s"), 10**9
-    )
+    task = ProducerTask({}, "t", "payments", 0, 12, 130, records, options.get("seconds"), options.get("per_s"), 10**9)
     rows: list[Mapping[str, Any]] = []
     load = LoadProducer(task, producer, rows.append, chunk_rows=ROWS)  # type: ignore[arg-type]
     load.prepare(alone_s=0.001)
@@ -133,13 +131,13 @@ def test_it_gives_up_when_no_call_works_any_more() -> None:
 
 
 def test_settings_are_the_profiles() -> None:
-    payments = settings_of(ProducerTask("h:1", "t", "payments", 3, 12, 130, 1, None, None, 1))
+    payments = settings_of(ProducerTask({"bootstrap.servers": "h:1"}, "t", "payments", 3, 12, 130, 1, None, None, 1))
     assert (payments["acks"], payments["enable.idempotence"], payments["client.id"]) == (
         "all",
         True,
         "profile-payments-3",
     )
-    clicks = settings_of(ProducerTask("h:1", "t", "clicks", 0, 12, 130, 1, None, None, 1))
+    clicks = settings_of(ProducerTask({"bootstrap.servers": "h:1"}, "t", "clicks", 0, 12, 130, 1, None, None, 1))
     assert (clicks["acks"], clicks["enable.idempotence"]) == ("1", False)
 
 

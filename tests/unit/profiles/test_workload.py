@@ -15,7 +15,7 @@ def load(workload: Workload, factor: int | None = None) -> ProfileLoad:
 
 
 def test_records_and_rate_are_shared_out() -> None:
-    tasks = tasks_of(load(PAYMENTS), "127.0.0.1:9092", "t")
+    tasks = tasks_of(load(PAYMENTS), {}, "t")
     assert [each.records for each in tasks] == [334, 333, 333]
     assert [each.per_s for each in tasks] == [100.0] * 3
     assert [each.number for each in tasks] == [0, 1, 2]

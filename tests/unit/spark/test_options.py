@@ -113,7 +113,7 @@ def test_every_option_is_read_whatever_its_case() -> None:
         (
             {"kafka.security.protocol": "SASL_SSL"},
             True,
-            "option kafka.security.protocol=SASL_SSL cannot be honoured: TLS and logins",
+            "option kafka.sasl.mechanism=GSSAPI (Kerberos, the default) logs in by",
         ),
         ({"startingOffsets": "first"}, True, "neither earliest, latest nor JSON"),
         ({"startingOffsets": "{"}, True, "option startingOffsets: not JSON"),

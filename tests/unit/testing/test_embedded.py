@@ -142,7 +142,7 @@ def test_seeds_of_which_one_has_no_partition_are_all_left_out() -> None:
         ({"settings": {"log.dirs": "here"}}, "log.dirs cannot be among the settings: give the directory as data=…"),
         (
             {"settings": {"listeners": "PLAINTEXT://127.0.0.1:0"}, "port": 9092},
-            "listeners among the settings says where to listen: leave host= and port= out",
+            "listeners among the settings says where to listen: leave host=, port=, tls= and sasl= out",
         ),
     ],
 )

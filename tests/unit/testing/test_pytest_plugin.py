@@ -84,7 +84,7 @@ def test_fixtures(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> No
     result = inner.runpytest_subprocess("--strict-markers", "-p", "no:xdist", "-p", "no:asyncio")
     result.assert_outcomes(passed=6, errors=1)
     result.stdout.fnmatch_lines(
-        ["*the marker's settings and on_disk belong to a broker of the test's own: use the fix*"]
+        ["*the marker's settings, on_disk, tls and sasl belong to a broker of the test's own: use the fix*"]
     )
 
 
@@ -117,8 +117,8 @@ def test_misuse_is_named(inner: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "*ottla_settings: 'num.partitions: 4' is not key=value, as in message.max.bytes=1000000",
-            "*@pytest.mark.ottla takes topics, settings, on_disk, and not topic=*: say @pytest.mark.ottla(topics=*",
-            "*@pytest.mark.ottla takes topics, settings, on_disk, and not arguments without a name: *",
+            "*@pytest.mark.ottla takes topics, settings, on_disk, tls, sasl, and not topic=*: say @pytest.mark.ottla(*",
+            "*@pytest.mark.ottla takes topics, settings, on_disk, tls, sasl, and not arguments without a name: *",
             "*@pytest.mark.ottla: topics=[[]'orders'] is not a dict: say topics={\"orders\": 3}, *",
             "*did you mean num.partitions*",
             "*the topic a b cannot be created: *",

@@ -12,7 +12,7 @@ from ottla.wire.apis import API
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.wire.schema import MAX_VERSION, RECORDS, ArrayKind, Kind, Message, Struct, StructKind
 
-PYTHON_TYPES = {"string": str, "bool": bool, "bytes": bytes, "uuid": uuid.UUID}
+PYTHON_TYPES = {"string": str, "bool": bool, "bytes": bytes, "uuid": uuid.UUID, "float64": float}
 
 MESSAGES: list[type[Message]] = [
     *(cls for api in API.values() for cls in (api.request, api.response)),

@@ -54,7 +54,7 @@ def test_what_a_node_gets() -> None:
     mine = Acl(READ, *ME)
     assert settled_acl([auth, mine, auth], [HERE, ME], "/a") == (mine,)
     assert settled_acl([Acl(EVERYTHING, "world", "anyone")], [HERE], "/a") is OPEN_ACL
-    for refused in ([], None, [Acl(1, "auth", "")], [Acl(1, "world", "x")], [Acl(1, "ip", "x")], [Acl(1, "sasl", "x")]):
+    for refused in ([], None, [Acl(1, "auth", "")], [Acl(1, "world", "x")], [Acl(1, "ip", "x")], [Acl(1, "sasl", "")]):
         with pytest.raises(InvalidAclError):
             settled_acl(refused, [HERE], "/a")
 

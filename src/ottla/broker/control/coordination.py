@@ -12,8 +12,9 @@ from ottla.broker.control.znodes import read_cluster_id
 from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError
 from ottla.records.extras import MissingExtraError
-from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError
-from ottla.zk.layout import ZnodeDataError
+from ottla.zk.client import LARGEST_OVER_THE_WIRE, LARGEST_TRANSACTION, LocalClient, ZkUnreachableError, ensure_path
+from ottla.zk.layout import BrokerConfigZnode, DelegationTokenZnode, UserConfigZnode, ZnodeDataError
+from ottla.zk.layout.access import embedded_acl, secure_embedded_acl
 from ottla.zk.session_expiry import SessionExpiry
 from ottla.zk.store import LOG_NAME, TreeDamaged, TreeStore, has_metadata_files
 from ottla.zk.tree import ZkError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ottla.zk.server.server import ZooKeeperServer
 
 log = logging.getLogger("ottla.broker")
+
+SERVER_JAAS = "ottla.zookeeper.server.jaas.config"
 
 #: Delay before a slow start is explained in the log.
 FIRST_WARNING_AFTER_S = 2.0
@@ -140,6 +143,10 @@ async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomne
     """Serve the embedded metadata to other processes as well. Raises `DiskError`."""
     from ottla.zk.server.server import ZooKeeperServer
 
+    users = _users(config)
+    if isinstance(users, str):
+        store.close()
+        return users
     server = ZooKeeperServer(
         store,
         clock,
@@ -147,13 +154,32 @@ async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomne
         config.listeners[0].host,
         config.get_int("ottla.zookeeper.port"),
         on_failure=_metadata_failed,
+        users=users,
     )
+    zk = LocalClient(store, acl_of=secure_embedded_acl if config.get_boolean("zookeeper.set.acl") else embedded_acl)
     try:
+        zk.protect(embedded_acl)
+        for path in (UserConfigZnode.ROOT, BrokerConfigZnode.ROOT, DelegationTokenZnode.ROOT):
+            await ensure_path(zk, path)  # before someone else does
         await server.start()
     except (NetworkError, DiskError) as error:
         store.close()
         return f"ottla.zookeeper.port: {error}"
-    return Coordination(LocalClient(store), config.get_int("zookeeper.session.timeout.ms"), store, server)
+    return Coordination(zk, config.get_int("zookeeper.session.timeout.ms"), store, server)
+
+
+def _users(config: BrokerConfig) -> dict[str, str] | str:
+    """Users who may log in to the served metadata, with their passwords; a text says why the setting cannot be read."""
+    value = config.get_string_or_none(SERVER_JAAS)
+    if not value:
+        return {}
+    from ottla.security.jaas import JaasError
+    from ottla.security.zookeeper_logins import users_of_zookeeper
+
+    try:
+        return users_of_zookeeper(value)
+    except JaasError as error:
+        return f"{SERVER_JAAS} cannot be read: {error}"
 
 
 def _metadata_failed(error: DiskError) -> None:
@@ -164,10 +190,14 @@ async def _over_the_wire(
     address: str, config: BrokerConfig, disk: Disk, failed_log_dirs: Collection[str]
 ) -> Coordination | str:
     """Open a session with the ZooKeeper at `address`. kazoo is imported only here, where it is needed."""
+    from ottla.zk.access import ACCESS_SETTINGS, AccessError, zookeeper_access
     from ottla.zk.address import ZkAddressError
 
     try:
+        access = zookeeper_access({name: config.value(name) for name in ACCESS_SETTINGS})
         from ottla.zk.kazoo_client import connect_kazoo
+    except AccessError as error:
+        return str(error)
     except MissingExtraError as error:
         return f"zookeeper.connect: {error}"
     session_timeout_ms = config.get_int("zookeeper.session.timeout.ms")
@@ -181,7 +211,11 @@ async def _over_the_wire(
     )
     try:
         zk = await connect_kazoo(
-            address, session_timeout_ms, timeout_ms, most_in_flight=config.get_int("zookeeper.max.in.flight.requests")
+            address,
+            session_timeout_ms,
+            timeout_ms,
+            most_in_flight=config.get_int("zookeeper.max.in.flight.requests"),
+            access=access,
         )
     except ZkAddressError as error:
         return f"zookeeper.connect: {error}"

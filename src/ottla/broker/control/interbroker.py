@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.peer.errors import BrokerUnreachableError, ConnectError
-from ottla.peer.settings import ConnectionSettings
+from ottla.peer.settings import ConnectionSettings, SaslSettings
+from ottla.peer.tls import TlsSettings
 
 if TYPE_CHECKING:
     from ottla.cluster.image import BrokerImage
@@ -31,7 +32,15 @@ class BrokerConnector:
         self.environment = environment
         #: How long a connection or a response may take (`controller.socket.timeout.ms`).
         self.timeout_ms = config.get_int("controller.socket.timeout.ms")
-        self._settings = ConnectionSettings(client_id=str(broker_id), request_timeout_ms=self.timeout_ms)
+        self._client_id = str(broker_id)
+        self.apply_settings(config)
+
+    def apply_settings(self, config: BrokerConfig) -> None:
+        """Use changed settings, and changed stores of keys, for new connections."""
+        tls = TlsSettings(config.tls_settings(self.listener_name)) if config.has_tls(self.listener_name) else None
+        self._settings = ConnectionSettings(
+            client_id=self._client_id, request_timeout_ms=self.timeout_ms, tls=tls, sasl=_own_login(config)
+        )
 
     async def connect(
         self, broker: BrokerImage, client_id: str | None = None, timeout_ms: int | None = None
@@ -53,6 +62,21 @@ class BrokerConnector:
         return await open_connection(
             endpoint.host, endpoint.port, settings, self.environment, timeout_ms, look_twice=False
         )
+
+
+def _own_login(config: BrokerConfig) -> SaslSettings | None:
+    """The login towards other brokers (`sasl.mechanism.inter.broker.protocol`)."""
+    if not any(endpoint.uses_sasl for endpoint in config.listeners):
+        return None
+    from ottla.broker.logins import inter_broker_login  # few brokers need it
+    from ottla.peer.tokens import TokenSource
+    from ottla.security.oauth_login import OauthLogin
+
+    own = inter_broker_login(config)
+    if own is None or isinstance(own, str):
+        return None
+    mechanism, login = own
+    return SaslSettings(mechanism, TokenSource(login) if isinstance(login, OauthLogin) else login)
 
 
 class ControllerLink:

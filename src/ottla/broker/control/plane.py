@@ -42,6 +42,8 @@ from ottla.zk.layout import BrokerRegistration, DeleteTopicZnode, ProducerIdBloc
 
 if TYPE_CHECKING:
     from ottla.broker.control.coordination import ClusterSession
+    from ottla.broker.control.quota_store import QuotaStore
+    from ottla.broker.control.scram_users import ScramUsers
     from ottla.config.broker import BrokerConfig
     from ottla.config.listeners import Endpoint
     from ottla.env.clock import Clock
@@ -112,7 +114,17 @@ class ControlPlane:
         self.topic_configs = TopicConfigs(session, config, *shared, self._spawn)
         self.admin = ClusterAdmin(session, config, *shared, randomness, self.new_uuid)
         self.offline_notices = OfflineNotices(session.zk, *shared, self._spawn)
+        #: The users whom listeners with SASL know; None without such listeners.
+        self.known_users: ScramUsers | None = None
+        #: The quotas of clients, once they were read.
+        self.known_quotas: QuotaStore | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def quotas(self) -> QuotaStore:
+        """The quotas of clients; available while the broker serves."""
+        assert self.known_quotas is not None, "the broker has not been started"
+        return self.known_quotas
 
     def _between_brokers(self, highest_producer_id: int) -> tuple[ServedByController, RequestsToController]:
         """The parts that answer the requests of brokers to the controller, and that make those of this broker."""

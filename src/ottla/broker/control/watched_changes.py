@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.control.metadata_writes import requests_left
+from ottla.broker.control.quota_store import ENTITY_PREFIXES
 from ottla.broker.control.refusals import is_passing
 from ottla.broker.control.topic_reads import decoded_in_slices
 from ottla.cluster.controller_events import LogDirsFailed
@@ -29,6 +30,7 @@ from ottla.zk.layout import (
     ReassignPartitionsZnode,
     TopicConfigZnode,
     TopicZnode,
+    UserConfigZnode,
     ZnodeDataError,
 )
 from ottla.zk.tree import BadVersionError, Delete, EventType, NoNodeError, WatchEvent, ZkError
@@ -54,6 +56,7 @@ _REQUESTS = (ReassignPartitionsZnode.PATH, PreferredReplicaElectionZnode.PATH)
 _NOTIFICATIONS = (LogDirEventNotificationZnode.ROOT, IsrChangeNotificationZnode.ROOT)
 _ROOTS = (TopicZnode.ROOT, DeleteTopicZnode.ROOT, ConfigChangeZnode.ROOT, *_REQUESTS, *_NOTIFICATIONS)
 _TOPIC_CONFIGS = TopicConfigZnode.ROOT.removeprefix("/config/") + "/"
+_USER_CONFIGS = UserConfigZnode.ROOT.removeprefix("/config/") + "/"
 _BROKER_CONFIGS = BrokerConfigZnode.path("").removeprefix("/config/")
 
 
@@ -263,6 +266,11 @@ class WatchedChanges:
                 await self._reload_topic(entity.removeprefix(_TOPIC_CONFIGS))
             elif entity.startswith(_BROKER_CONFIGS) and entity.removeprefix(_BROKER_CONFIGS) in self._broker_names:
                 await self._reload_own()
+            elif entity.startswith(ENTITY_PREFIXES):
+                if self._control.known_quotas is not None:
+                    await self._control.known_quotas.reload(entity)
+                if self._control.known_users is not None and entity.startswith(_USER_CONFIGS):
+                    await self._control.known_users.reload(entity)
         # By ZooKeeper's clock, as where changes are made.
         newest_ms = max(read.values(), default=0)
         for path, ctime_ms in read.items():
@@ -292,6 +300,10 @@ class WatchedChanges:
     async def _read_all_settings(self) -> None:
         """Read the settings of brokers, and after a long time those of all topics, whatever the notifications say."""
         await self._reload_own()
+        if self._control.known_quotas is not None:
+            await self._control.known_quotas.load()
+        if self._control.known_users is not None:
+            await self._control.known_users.load()
         if self._clock.now_ms() - self._settings_read_ms > ConfigChangeZnode.EXPIRATION_MS:
             names = list(self._control.image.topics)
             for start in range(0, len(names), LOOKS_AT_ONCE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.control.refusals import METADATA_ERRORS, is_passing, metadata_refusal
 from ottla.cluster.controller_events import LiveBroker
@@ -25,6 +25,7 @@ from ottla.zk.layout import (
     ProducerIdBlockZnode,
     TopicConfigZnode,
     TopicZnode,
+    UserConfigZnode,
     ZnodeDataError,
 )
 from ottla.zk.tree import BadVersionError, Create, Delete, NodeExistsError, NoNodeError, Operation, Set, parent_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.zk.client import Watcher, ZkClient
 
 log = logging.getLogger("ottla.broker")
+T = TypeVar("T")
 
 PRODUCER_IDS_PER_BLOCK = 1000
 #: Distance of our first producer ids from those in adopted logs. The logs' first cluster continues with the very next
@@ -146,13 +148,24 @@ class FoundSettings(NamedTuple):
     version: int | None
 
 
-async def find_topic_config(zk: ZkClient, topic: str) -> FoundSettings:
-    """A topic's own settings. Raises `ZnodeDataError`."""
+async def _found_settings(
+    zk: ZkClient, path: str, decode: Callable[[str, bytes | None], dict[str, str]], name: str
+) -> FoundSettings:
     try:
-        data, stat = await zk.get(TopicConfigZnode.path(topic))
+        data, stat = await zk.get(path)
     except NoNodeError:
         return FoundSettings({}, None)
-    return FoundSettings(TopicConfigZnode.decode(topic, data), stat.version)
+    return FoundSettings(decode(name, data), stat.version)
+
+
+async def find_topic_config(zk: ZkClient, topic: str) -> FoundSettings:
+    """A topic's own settings. Raises `ZnodeDataError`."""
+    return await _found_settings(zk, TopicConfigZnode.path(topic), TopicConfigZnode.decode, topic)
+
+
+async def find_user_config(zk: ZkClient, path: str) -> FoundSettings:
+    """The settings of a user, a client or an address, by the path of its znode. Raises `ZnodeDataError`."""
+    return await _found_settings(zk, path, UserConfigZnode.decode, path)
 
 
 async def reconfiguration(
@@ -163,24 +176,30 @@ async def reconfiguration(
     `entity_path` is the path below `/config`, such as `topics/<topic>`; `version` that of the settings replaced, None
     if there are none. They fail if another broker changes the settings at the same time (`CHANGED_MEANWHILE`).
     """
-    operations: list[Operation] = [
+    return [
         Create(path, data) if version is None else Set(path, data, version),
         Create(ConfigChangeZnode.PREFIX, ConfigChangeZnode.encode(entity_path), sequential=True),
+        *await expired_notifications(zk, ConfigChangeZnode.ROOT, ConfigChangeZnode.EXPIRATION_MS),
     ]
+
+
+async def expired_notifications(zk: ZkClient, root: str, expiration_ms: int) -> list[Operation]:
+    """Operations that remove notifications below `root` that are older than this; a limited number at once."""
     # Names are in order of creation, so the nodes after a recent one are recent, too. Ages are those by ZooKeeper's
     # clock: by one of a broker that is wrong others would not see new ones before they are removed.
-    names = await zk.children(ConfigChangeZnode.ROOT)
-    newest = await zk.exists(f"{ConfigChangeZnode.ROOT}/{names[-1]}") if names else None
+    names = await zk.children(root)
+    newest = await zk.exists(f"{root}/{names[-1]}") if names else None
+    expired: list[Operation] = []
     for name in names[:MOST_REMOVED]:
-        stat = await zk.exists(f"{ConfigChangeZnode.ROOT}/{name}")
-        if stat is None or newest is None or newest.ctime_ms - stat.ctime_ms <= ConfigChangeZnode.EXPIRATION_MS:
+        stat = await zk.exists(f"{root}/{name}")
+        if stat is None or newest is None or newest.ctime_ms - stat.ctime_ms <= expiration_ms:
             break
-        operations.append(Delete(f"{ConfigChangeZnode.ROOT}/{name}"))
-    return operations
+        expired.append(Delete(f"{root}/{name}"))
+    return expired
 
 
-async def reconfigured(change: Callable[[], Awaitable[TopicRefusal | None]]) -> TopicRefusal | None:
-    """Make a change by `reconfiguration`, again if another broker was faster; return the refusal if that fails."""
+async def reconfigured(change: Callable[[], Awaitable[T]]) -> T | TopicRefusal:
+    """Make a change of znodes, again if another broker was faster; return its result, or the refusal if it fails."""
     for attempt in range(1, MOST_ATTEMPTS + 1):
         try:
             return await change()
@@ -194,11 +213,7 @@ async def reconfigured(change: Callable[[], Awaitable[TopicRefusal | None]]) -> 
 
 async def find_broker_config(zk: ZkClient, name: str) -> FoundSettings:
     """The dynamic settings of a broker, or of all with `BrokerConfigZnode.DEFAULT`. Raises ZnodeDataError."""
-    try:
-        data, stat = await zk.get(BrokerConfigZnode.path(name))
-    except NoNodeError:
-        return FoundSettings({}, None)
-    return FoundSettings(BrokerConfigZnode.decode(name, data), stat.version)
+    return await _found_settings(zk, BrokerConfigZnode.path(name), BrokerConfigZnode.decode, name)
 
 
 async def take_producer_ids(zk: ZkClient, broker_id: int, seen_in_logs: int = -1) -> ProducerIdBlock:

@@ -117,7 +117,8 @@ class EvidenceWriter:
         try:
             while not self._append_here():
                 is_there = EVIDENCE_TOPIC in self._topics.image.topics or await self._make_topic()
-                if self._queue and not (is_there and await self._send()):
+                # A topic that was made just now may be led here.
+                if self._queue and not (is_there and (self._append_here() or await self._send())):
                     await asyncio.sleep(RETRY_S)
         finally:
             self._working = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from ottla.broker.authorization import CLUSTER_ACTION
 from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import ERRORS_WITH_LEADER, CurrentLeaders
 from ottla.broker.fetch_sessions import NO_SESSION, SessionPartition, TopicKey
@@ -16,6 +17,7 @@ from ottla.broker.fetches.requested import (
     code_for_version,
 )
 from ottla.broker.fetches.results import UNKNOWN, Found, failed, not_converted, release, topic_response, unknown
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.env.disk import DiskError, FileSlice
 from ottla.net.connection import MadePart
 from ottla.records.errors import BatchError, UnsupportedCompressionError
@@ -52,6 +54,19 @@ class FetchAnswer:
             self._answer_converted(found)
         else:
             self._answer_with(found)
+
+    def give_none(self) -> None:
+        """Reply without records: the client is throttled. Its session is as before, and none is made."""
+        context, session = self._context, self._session
+        session_id = NO_SESSION
+        if session is not None and self._incremental:
+            session_id = session.session_id
+        elif session is not None:
+            context.broker.fetch_sessions.remove(session.session_id)
+        response = FetchResponse(
+            error_code=0, session_id=session_id, responses=[], throttle_time_ms=context.throttle_ms
+        )
+        context.reply_parts(*encode_fetch_response(response, context.api_version))
 
     def _answer_converted(self, found: Found) -> None:
         """Reply with message sets, once a thread has computed their sizes."""
@@ -129,9 +144,16 @@ class FetchAnswer:
         self, topic: TopicKey, indexes: set[int], leaders: CurrentLeaders[NodeEndpoint]
     ) -> FetchableTopicResponse:
         """The errors of the partitions of one topic in `beyond`."""
+        context = self._context
+        name = topic if isinstance(topic, str) else context.broker.image.topic_names.get(topic)
+        is_hidden = name is not None and not (
+            context.permits(*CLUSTER_ACTION) or context.permits(Operation.READ, ResourceType.TOPIC, name)
+        )
 
         def refused(index: int) -> PartitionData:
-            error = unknown(self._context, topic, index)
+            if is_hidden:
+                return failed(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_unknown=True)
+            error = unknown(context, topic, index)
             data = failed(index, error, is_unknown=error in UNKNOWN)
             if error in ERRORS_WITH_LEADER:
                 self._name_leader(topic, data, leaders)

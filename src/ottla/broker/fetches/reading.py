@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Operation, ResourceType
+from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import SessionPartition, TopicKey
@@ -34,6 +34,7 @@ from ottla.broker.fetches.results import (
 from ottla.broker.quotas.replication import LeaderThrottle
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.traffic import TopicTraffic
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.env.warmth import ColdRange, Range, without_waiting
 from ottla.storage.log import ReadRefusal
 from ottla.storage.results import LogRead
@@ -109,7 +110,10 @@ class FetchReader:
             self.wanted = self.followed_session.to_read(self._context.broker.clock.monotonic_ms())
 
     def _new_reading(self) -> FetchedSoFar:
-        return FetchedSoFar(min(self._request.max_bytes, self._context.broker.fetch_max_bytes))
+        budget = min(self._request.max_bytes, self._context.broker.fetch_max_bytes)
+        if self._context.charge is not None:
+            budget = min(budget, self._context.charge.window_bytes or budget)
+        return FetchedSoFar(budget)
 
     def bind_each(self) -> None:
         """As `bind`, for each partition when it is read: it may take long until all are."""
@@ -293,7 +297,7 @@ class FetchReader:
         """Check whether this request may read a partition; None if it may."""
         version = self._context.api_version
         if self._context.permitted is not None and not self._is_permitted(wanted.topic):
-            return failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return failed(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_unknown=True)
         if partition is None:
             error = unknown(self._context, wanted.topic, wanted.index)
             return failed(wanted.index, error, is_unknown=error in UNKNOWN)

@@ -97,6 +97,11 @@ class Fetch:
         self._give(await self._reader.read_in_slices())
 
     def _give(self, reading: FetchedSoFar) -> None:
+        charge = self._context.charge
+        if charge is not None and charge.fetched(self._context, reading.total):
+            release(reading.found)
+            self._answer.give_none()
+            return
         if reading.throttle is not None:
             reading.throttle.sent()
         if self._reader.is_follower:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 
-from ottla.broker.authorization import Accesses, Operation
+from ottla.broker.authorization import Accesses
 from ottla.broker.config_changes import CHANGES_LIMIT, RequestedChange, accesses_of, change_and_reply
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation
 from ottla.cluster.configs import SET, ConfigChange, Resource, changed
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.messages.alter_configs import (

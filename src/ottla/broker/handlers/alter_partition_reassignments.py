@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import Accesses, on_cluster
 from ottla.broker.context import RequestContext
 from ottla.broker.error_answers import error_fields
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.cluster.controller_events import PartitionKey
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode

@@ -6,8 +6,9 @@ partition that is asked to be where it is moves no more. Of one that is named tw
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import Accesses, on_cluster
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

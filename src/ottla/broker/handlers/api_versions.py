@@ -39,7 +39,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> None:
             return
         context.client_state.software_name = name
         context.client_state.software_version = version
-    if context.throttle_ms:
+    if context.throttle_ms or context.charge is not None:
         context.reply(_served())
     else:
         context.reply_body(_encoded(context.api_version))

@@ -1,17 +1,18 @@
 """CreateTopics (key 19), versions 0-7: create topics.
 
 1 adds `validate_only` and error messages; 2 the throttle time; 4 takes -1 for the broker's default counts (KIP-464); 5
-is flexible and returns the topic's settings (KIP-525); 6 may answer THROTTLING_QUOTA_EXCEEDED, which never happens
-here; 7 returns topic ids.
+is flexible and returns the topic's settings (KIP-525); 6 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599); 7
+returns topic ids.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster, on_topic
+from ottla.broker.authorization import Accesses, on_cluster, on_topics, or_else, unlogged
 from ottla.broker.config_changes import CHANGES_LIMIT
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.cluster.controller_events import TopicCreated
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import TopicSpec
@@ -28,6 +29,8 @@ from ottla.wire.messages.create_topics import (
 )
 
 CONFIGS_SINCE = 5
+#: The first version that is refused where a quota is used up; older ones are only throttled.
+REFUSES_SINCE = 6
 #: Most partitions of one topic with a manual assignment in a request.
 ASSIGNMENTS_LIMIT = 20_000
 TOO_MUCH = (
@@ -36,10 +39,11 @@ TOO_MUCH = (
 
 
 def accesses(context: RequestContext, request: CreateTopicsRequest) -> Accesses:
-    yield on_cluster(Operation.CREATE)
-    for topic in request.topics:
-        yield on_topic(Operation.CREATE, topic.name)
-        yield on_topic(Operation.DESCRIBE_CONFIGS, topic.name)
+    """CREATE of the cluster or of each topic; DESCRIBE_CONFIGS for the settings in the response."""
+    created = on_topics(Operation.CREATE, (topic.name for topic in request.topics))
+    yield from or_else(on_cluster(Operation.CREATE), created)
+    if context.api_version >= CONFIGS_SINCE:
+        yield from unlogged(on_topics(Operation.DESCRIBE_CONFIGS, (topic.name for topic in request.topics)))
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
@@ -70,14 +74,33 @@ async def _create(context: RequestContext, request: CreateTopicsRequest) -> None
         elif counts[topic.name] > 1:
             made = TopicRefusal(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
         else:
-            made = await context.broker.control.admin.create_topic(_spec(topic), validate_only=request.validate_only)
+            made = await _created(context, _spec(topic), request.validate_only)
         result = _result(topic.name, made, request.validate_only, context.api_version)
-        if isinstance(made, TopicCreated) and context.api_version >= CONFIGS_SINCE:
+        if context.api_version >= CONFIGS_SINCE and not context.permits(
+            Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name
+        ):
+            result.topic_config_error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            result.num_partitions = result.replication_factor = -1
+        elif isinstance(made, TopicCreated) and context.api_version >= CONFIGS_SINCE:
             if made.log_config not in described:
                 described[made.log_config] = _configs(made.log_config, context.broker.config)
             result.configs = described[made.log_config]
         results.append(result)
     await context.replied(CreateTopicsResponse(topics=results))
+
+
+async def _created(context: RequestContext, spec: TopicSpec, validate_only: bool) -> TopicCreated | TopicRefusal:
+    """Create a topic, unless the client's quota of changes is used up; what is not valid does not count in it."""
+    create = context.broker.control.admin.create_topic
+    if not validate_only and context.charge is not None and context.charge.limits_mutations:
+        valid = await create(spec, validate_only=True)
+        if isinstance(valid, TopicRefusal):
+            return valid
+        partitions = len(valid.topic.partitions)
+        refusal = context.charge.mutation_refusal(partitions, strict=context.api_version >= REFUSES_SINCE)
+        if refusal is not None:
+            return refusal
+    return await create(spec, validate_only=validate_only)
 
 
 def _spec(topic: CreatableTopic) -> TopicSpec:

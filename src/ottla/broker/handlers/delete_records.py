@@ -7,10 +7,11 @@ the new start, which they learn with their next fetches, and says the least star
 
 from __future__ import annotations
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, on_topics
 from ottla.broker.context import RequestContext
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.purgatory import DelayedDeleteRecords
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.storage.results import DeleteRefusal
 from ottla.storage.truncation import delete_records
 from ottla.wire.errors import ErrorCode

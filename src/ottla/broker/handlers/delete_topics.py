@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topic
+from ottla.broker.authorization import Accesses, on_topic
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
@@ -30,6 +31,8 @@ LEAST_WAIT_S = 1.0
 DELETED_AT_ONCE = 500
 TIMED_OUT = TopicRefusal(ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.message)
 DELETION_DISABLED_SINCE = 3
+#: The first version that is refused where a quota is used up; older ones are only throttled.
+REFUSES_SINCE = 5
 
 
 def accesses(context: RequestContext, request: DeleteTopicsRequest) -> Accesses:
@@ -95,6 +98,8 @@ async def _deleted(
             await broker.slices.point()
             result = _checked(context, topic)
             results.append(result)
+            if context.charge is not None and result.error_code == ErrorCode.NONE:
+                _note(result, _over_quota(context, result.name), context.api_version)
             if result.error_code == ErrorCode.NONE and result.name is not None:
                 topic_id = topic.topic_id if topic.name is None else None
                 deletions[loop.create_task(broker.control.admin.delete_topic(result.name, topic_id))] = result
@@ -115,11 +120,23 @@ def _checked(context: RequestContext, topic: DeleteTopicState) -> DeletableTopic
     """The result of a topic that cannot be deleted, or one without an error."""
     name = topic.name if topic.name is not None else context.broker.image.topic_names.get(topic.topic_id)
     result = DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=0)
-    if name is None or (topic.name is None and not _permits(context, Operation.DESCRIBE, name)):
+    if name is None:
         result.error_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+    elif topic.name is None and not _permits(context, Operation.DESCRIBE, name):
+        # The client does not learn the name.
+        result.name = None
+        result.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     elif not _permits(context, Operation.DELETE, name):
         result.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return result
+
+
+def _over_quota(context: RequestContext, name: str | None) -> TopicRefusal | None:
+    """The refusal of a client whose quota of changes is used up; where deletion is disabled it is not used."""
+    topic = context.broker.image.topics.get(name or "")
+    if topic is None or context.charge is None or not context.broker.config.get_boolean("delete.topic.enable"):
+        return None
+    return context.charge.mutation_refusal(len(topic.partitions), strict=context.api_version >= REFUSES_SINCE)
 
 
 def _note(result: DeletableTopicResult, refusal: TopicRefusal | None, version: int) -> None:

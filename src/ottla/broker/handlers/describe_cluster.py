@@ -5,16 +5,10 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorization import (
-    AUTHORIZED_OPERATIONS_OMITTED,
-    CLUSTER_NAME,
-    Accesses,
-    Operation,
-    ResourceType,
-    on_cluster,
-)
+from ottla.broker.authorization import Accesses, on_cluster
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, knows_brokers, reachable_brokers
+from ottla.broker.handlers.metadata import cluster_operations, knows_brokers, reachable_brokers
+from ottla.cluster.acls import Operation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -27,8 +21,8 @@ CONTROLLERS = 2
 
 
 def accesses(context: RequestContext, request: DescribeClusterRequest) -> Accesses:
-    """No access is needed; the authorized operations are returned only with DESCRIBE of the cluster."""
-    return (on_cluster(Operation.DESCRIBE),)
+    """DESCRIBE of the cluster for its operations; without it there are none."""
+    return (on_cluster(Operation.DESCRIBE),) if request.include_cluster_authorized_operations else ()
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> None:
@@ -53,12 +47,7 @@ async def _answer(context: RequestContext, request: DescribeClusterRequest) -> N
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             brokers=brokers,
-            cluster_authorized_operations=(
-                CLUSTER_OPERATIONS
-                if request.include_cluster_authorized_operations
-                and context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-                else AUTHORIZED_OPERATIONS_OMITTED
-            ),
+            cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
         )
     )
 

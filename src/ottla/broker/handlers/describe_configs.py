@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType
+from ottla.broker.authorization import Accesses
 from ottla.broker.config_changes import accesses_of, logger_levels
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.cluster.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, node_id
 from ottla.cluster.refusal import TopicRefusal
 from ottla.cluster.topics import topic_name_problem

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.authorization import AUTHORIZED_OPERATIONS_OMITTED, Accesses, Operation, ResourceType, on_group
+from ottla.broker.authorization import AUTHORIZED_OPERATIONS_OMITTED, Accesses, on_group
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
@@ -20,9 +21,6 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from ottla.wire.sliced import mapped
-
-#: Operations permitted on a group without an authorizer: READ (3), DELETE (6), DESCRIBE (8).
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
 def accesses(context: RequestContext, request: DescribeGroupsRequest) -> Accesses:
@@ -35,17 +33,20 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> None:
 
 
 async def _describe(context: RequestContext, request: DescribeGroupsRequest) -> None:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+    wants_operations = request.include_authorized_operations
     names = await context.broker.slices.distinct(request.groups, None)
     await context.replied(
-        DescribeGroupsResponse(groups=mapped(names, lambda name: _described(context, name, operations)))
+        DescribeGroupsResponse(groups=mapped(names, lambda name: _described(context, name, wants_operations)))
     )
     await context.broker.slices.empty(names)
 
 
-def _described(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+def _described(context: RequestContext, group_id: str, wants_operations: bool) -> DescribedGroup:
     if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
+    operations = AUTHORIZED_OPERATIONS_OMITTED
+    if wants_operations:
+        operations = context.authorized_operations(ResourceType.GROUP, group_id)
     found = context.broker.groups.describe(group_id)
     if isinstance(found, ErrorCode):
         return DescribedGroup(error_code=found, group_id=group_id, authorized_operations=operations)

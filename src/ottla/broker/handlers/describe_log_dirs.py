@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import Accesses, on_cluster
 from ottla.broker.context import RequestContext
 from ottla.broker.slices import LoopSlices
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.env.disk import DiskError
 from ottla.storage.log import PartitionLog
 from ottla.storage.manager import LogDirectoryState

@@ -6,8 +6,9 @@ Any replica answers, each from its own log. A producer is shown as long as its s
 
 from __future__ import annotations
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_topics
+from ottla.broker.authorization import Accesses, on_topics
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.storage.producer_state import ProducerEntry
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (

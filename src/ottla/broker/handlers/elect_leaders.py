@@ -6,9 +6,10 @@ those that need no election are then left out of the response.
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import Accesses, on_cluster
 from ottla.broker.context import RequestContext
 from ottla.broker.error_answers import error_fields
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.cluster.controller_events import PartitionKey
 from ottla.cluster.refusal import TopicRefusal
 from ottla.wire.errors import ErrorCode
@@ -32,12 +33,12 @@ def accesses(context: RequestContext, request: ElectLeadersRequest) -> Accesses:
 def handle(context: RequestContext, request: ElectLeadersRequest) -> None:
     """Have the controller elect leaders; where this broker is not the controller each partition says so."""
     if not context.permits(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        context.reply(_refused(request))
+        context.reply(_refused(context, request))
         return
     context.spawn(_elect(context, request))
 
 
-def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+def _refused(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     results = [
         ReplicaElectionResult(
@@ -46,7 +47,8 @@ def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
         )
         for topic in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(error_code=int(error), replica_election_results=results)
+    of_all = int(error) if context.api_version >= 1 else 0
+    return ElectLeadersResponse(error_code=of_all, replica_election_results=results)
 
 
 async def _elect(context: RequestContext, request: ElectLeadersRequest) -> None:

@@ -14,7 +14,7 @@ The work is in `ottla.broker.fetches`: what is asked for (`requested`), the read
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Accesses, Operation, on_topic
+from ottla.broker.authorization import CLUSTER_ACTION, CONSUMER_REPLICA_ID, Accesses, on_topic
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_sessions import NO_SESSION, TopicKey
 from ottla.broker.fetches.requested import (
@@ -27,6 +27,7 @@ from ottla.broker.fetches.requested import (
     replica_id,
 )
 from ottla.broker.fetches.waiting import Fetch
+from ottla.cluster.acls import Operation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_fetch_response
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
@@ -49,7 +50,10 @@ def accesses(context: RequestContext, request: FetchRequest) -> Accesses:
 
 def handle(context: RequestContext, request: FetchRequest) -> None:
     """Read the available records; reply at once, or when enough have been appended."""
-    figures = context.figures = context.broker.dispatcher.fetches[replica_id(request) > CONSUMER_REPLICA_ID]
+    is_follower = replica_id(request) > CONSUMER_REPLICA_ID
+    if is_follower:
+        context.charge = None  # replication has quotas of its own
+    figures = context.figures = context.broker.dispatcher.fetches[is_follower]
     figures.by_version[context.api_version] += 1
     if is_small(request):
         _begin(context, request, named(context, request))
@@ -64,6 +68,8 @@ async def _take_up(context: RequestContext, request: FetchRequest) -> None:
 def _begin(context: RequestContext, request: FetchRequest, partitions: RequestedPartitions) -> None:
     begun = begin(context, request, partitions)
     if isinstance(begun, ErrorCode):
+        if context.charge is not None:
+            context.charge.answered(context)
         response = FetchResponse(
             error_code=int(begun), session_id=NO_SESSION, responses=[], throttle_time_ms=context.throttle_ms
         )

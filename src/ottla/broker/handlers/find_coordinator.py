@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.broker.authorization import Access, Accesses, Operation, ResourceType
+from ottla.broker.authorization import Access, Accesses
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.sliced import mapped
@@ -43,7 +44,8 @@ def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Access
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Reply at once if the offsets topic exists; otherwise create it first."""
-    if request.key_type != GROUP or context.broker.groups.has_offsets_topic:
+    is_denied = context.permitted is not None and not context.permitted
+    if is_denied or request.key_type != GROUP or context.broker.groups.has_offsets_topic:
         _answer(context, request, ErrorCode.NONE)
     else:
         context.spawn(_make_topic_and_answer(context, request))

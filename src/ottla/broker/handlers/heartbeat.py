@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, on_group
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

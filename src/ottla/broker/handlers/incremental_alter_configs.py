@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import partial
 from itertools import islice
 
-from ottla.broker.authorization import Accesses, Operation
+from ottla.broker.authorization import Accesses
 from ottla.broker.config_changes import CHANGES_LIMIT, RequestedChange, accesses_of, change_and_reply
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation
 from ottla.cluster.configs import TOPIC, ConfigChange, Resource, changed
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.wire.messages.incremental_alter_configs import (

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.authorization import CLUSTER_NAME, Access, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import Access, Accesses, on_cluster, or_else
 from ottla.broker.context import RequestContext
 from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
 from ottla.broker.control.refusals import METADATA_ERRORS
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 log = logging.getLogger("ottla.broker")
 
+WRITE_OF_ANY_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC, None)
+
 
 def accesses(context: RequestContext, request: InitProducerIdRequest) -> Accesses:
-    """WRITE of the transactional id, or IDEMPOTENT_WRITE of the cluster."""
+    """WRITE of the transactional id; without one IDEMPOTENT_WRITE of the cluster or WRITE of any topic (KIP-679)."""
     if request.transactional_id is not None:
         return (Access(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id),)
-    return (on_cluster(Operation.IDEMPOTENT_WRITE),)
+    return or_else(on_cluster(Operation.IDEMPOTENT_WRITE), (WRITE_OF_ANY_TOPIC,))
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
@@ -45,7 +48,10 @@ def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCo
         if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-    if not context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+    may_write = context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME) or context.permits(
+        *WRITE_OF_ANY_TOPIC
+    )
+    if not may_write:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     is_half_known = (request.producer_id == -1) != (request.producer_epoch == -1)
     return ErrorCode.INVALID_REQUEST if is_half_known else ErrorCode.NONE

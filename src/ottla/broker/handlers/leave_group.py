@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, on_group
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.events import LeaveGroup, LeaveResult, LeavingMember
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster, on_group
+from ottla.broker.authorization import Accesses, Unlogged, on_cluster, on_group
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.groups.machine import GroupMachine
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.sliced import mapped
@@ -19,9 +20,9 @@ GROUPS_PER_SLICE = 256
 
 def accesses(context: RequestContext, request: ListGroupsRequest) -> Accesses:
     """DESCRIBE of the cluster, or of single groups."""
-    yield on_cluster(Operation.DESCRIBE)
+    yield Unlogged(*on_cluster(Operation.DESCRIBE))
     for group in context.broker.groups.groups()[1]:
-        yield on_group(Operation.DESCRIBE, group.group_id)
+        yield Unlogged(*on_group(Operation.DESCRIBE, group.group_id))
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> None:

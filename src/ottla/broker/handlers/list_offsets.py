@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.authorization import (
-    CONSUMER_REPLICA_ID,
-    DEBUGGING_REPLICA_ID,
-    Accesses,
-    Operation,
-    ResourceType,
-    on_topics,
-)
+from ottla.broker.authorization import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, Accesses, on_topics
 from ottla.broker.cold_reads import MOST_ROUNDS, bring_in
 from ottla.broker.context import RequestContext
 from ottla.broker.replicas.partition import Partition
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.env.disk import DiskError
 from ottla.env.warmth import Range, without_waiting
 from ottla.storage.log import PartitionLog

@@ -5,8 +5,9 @@ None as topics stands for all; partitions that do not move, or do not exist, are
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import Accesses, on_cluster
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -17,15 +17,15 @@ from uuid import UUID
 
 from ottla.broker.authorization import (
     AUTHORIZED_OPERATIONS_OMITTED,
-    CLUSTER_NAME,
     Accesses,
-    Operation,
-    ResourceType,
     on_cluster,
     on_topic,
     on_topics,
+    or_else,
+    unlogged,
 )
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.cluster.image import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.topics import is_internal_topic, topic_name_problem
 from ottla.config.listeners import Endpoint
@@ -41,11 +41,6 @@ from ottla.wire.messages.metadata import (
 from ottla.wire.sliced import Sliced, encode_in_slices, joined, mapped
 
 NO_ID = UUID(int=0)
-#: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: everything, without an authorizer.
-TOPIC_OPERATIONS = 0b1101_1111_1000
-#: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
-CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-
 #: Errors after which the creation of a topic may succeed later.
 TRY_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
@@ -56,21 +51,30 @@ TOPICS_PER_SLICE = 64
 
 OfflineOf: TypeAlias = "Callable[[str, int, PartitionImage], tuple[int, ...]]"
 """Gives the offline replicas of a partition."""
+OperationsOf: TypeAlias = Callable[[str], int]
+"""Gives the authorized operations on a topic."""
 
 
 def accesses(context: RequestContext, request: MetadataRequest) -> Accesses:
     """DESCRIBE of each topic, CREATE of those to be created, DESCRIBE of the cluster for its operations."""
     known = context.broker.image
-    yield on_cluster(Operation.CREATE)
-    yield on_cluster(Operation.DESCRIBE)
+    if request.include_cluster_authorized_operations:
+        yield on_cluster(Operation.DESCRIBE)
     if _wants_all(context, request):
-        yield from on_topics(Operation.DESCRIBE, known.topics)
+        names = (*known.topics, *context.broker.control.unheard_topics.names)
+        yield from unlogged(on_topics(Operation.DESCRIBE, names))
         return
+    creates = _creates(context, request)
+    missing: dict[str, None] = {}
     for requested in request.topics or ():
         name = requested.name if requested.name is not None else known.topic_names.get(requested.topic_id)
         if name is not None:
             yield on_topic(Operation.DESCRIBE, name)
-            yield on_topic(Operation.CREATE, name)
+            if creates(name):
+                missing[name] = None
+    if missing:
+        created = on_topics(Operation.CREATE, missing)
+        yield from or_else(on_cluster(Operation.CREATE), created, where=Operation.DESCRIBE)
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> None:
@@ -88,12 +92,12 @@ async def _take_up(context: RequestContext, request: MetadataRequest) -> None:
     if problem is not None:
         await context.replied(problem)
         return
-    missing = await slices.through(_to_create(context, request))
+    missing, errors = await slices.through(_to_create(context, request))
     if missing:
         # The creation continues even if the client disconnects.
-        context.spawn(_create_and_answer(context, request, missing))
+        context.spawn(_create_and_answer(context, request, missing, errors))
     else:
-        await _answer(context, request, {})
+        await _answer(context, request, errors)
 
 
 async def knows_brokers(context: RequestContext) -> bool:
@@ -108,12 +112,15 @@ def reachable_brokers(context: RequestContext) -> list[tuple[BrokerImage, Endpoi
     return [(each, found) for each in brokers if (found := each.endpoint(context.listener_name)) is not None]
 
 
-async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> None:
-    errors: dict[str, ErrorCode] = {}
+async def _create_and_answer(
+    context: RequestContext, request: MetadataRequest, missing: list[str], errors: dict[str, ErrorCode]
+) -> None:
     for name in missing:
         await context.broker.slices.point()
         if context.is_gone:
             return
+        if context.charge is not None:
+            context.charge.created_on_demand(context.broker.config.get_int("num.partitions"))
         refusal = await context.broker.control.admin.ensure_topic(name)
         if refusal is None or refusal.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             continue
@@ -144,35 +151,40 @@ def _invalid(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     )
 
 
-def _to_create(context: RequestContext, request: MetadataRequest) -> Sliced[list[str]]:
-    """The topics that are missing and may be created now, each once."""
-    if not request.topics or not request.allow_auto_topic_creation:
-        return []
+def _creates(context: RequestContext, request: MetadataRequest) -> Callable[[str], bool]:
+    """Whether a topic is missing that the request may have created."""
     known = context.broker.image.topics
     unheard = context.broker.control.unheard_topics.names
     auto = context.broker.config.get_boolean("auto.create.topics.enable")
+
+    def is_missing(name: str) -> bool:
+        return name not in known and name not in unheard and (auto or is_internal_topic(name))
+
+    return is_missing if request.allow_auto_topic_creation else lambda name: False
+
+
+def _to_create(context: RequestContext, request: MetadataRequest) -> Sliced[tuple[list[str], dict[str, ErrorCode]]]:
+    """The topics that are missing and may be created now, each once; the errors of those that may not."""
+    creates = _creates(context, request)
     names: dict[str, None] = {}
-    for number, topic in enumerate(request.topics):
+    errors: dict[str, ErrorCode] = {}
+    for number, topic in enumerate(request.topics or ()):
         if number % TOPICS_PER_SLICE == 0:
             yield
         name = topic.name
-        if (
-            name is None
-            or name in known
-            or name in unheard
-            or not (auto or is_internal_topic(name))
-            or topic_name_problem(name) is not None
-        ):
+        if name is None or not creates(name) or not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
             continue
-        if _may_create(context, name):
+        if not _may_create(context, name):
+            errors[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic_name_problem(name) is None:
             names[name] = None
-    return list(names)
+    return list(names), errors
 
 
 def _may_create(context: RequestContext, name: str) -> bool:
     create = Operation.CREATE
-    return context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name) and (
-        context.permits(create, ResourceType.CLUSTER, CLUSTER_NAME) or context.permits(create, ResourceType.TOPIC, name)
+    return context.permits(create, ResourceType.CLUSTER, CLUSTER_NAME) or context.permits(
+        create, ResourceType.TOPIC, name
     )
 
 
@@ -184,6 +196,8 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
         not errors
         and not broker.control.unheard_topics.names
         and not context.throttle_ms
+        and context.charge is None
+        and not (context.permitted is not None and _wants_operations(request))
         and (requested is None or len(requested) <= CACHED_NAMES)
     )
     key = None
@@ -215,7 +229,7 @@ def _response(
 ) -> Sliced[MetadataResponse]:
     image = context.broker.image
     offline_of = _offline_of(context)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+    operations_of = _operations_of(context, request)
     if _wants_all(context, request):
         every = list(image.topics.values())
         if context.permitted is not None:
@@ -226,8 +240,8 @@ def _response(
             if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name)
         ]
         topics = joined(
-            mapped(every, lambda topic: _topic(topic, operations, offline_of)),
-            mapped(unheard, lambda name: _unknown(context, name, NO_ID, errors)),
+            mapped(every, lambda topic: _topic(topic, operations_of, offline_of)),
+            mapped(unheard, lambda name: _unknown(context, name, NO_ID, operations_of, errors)),
         )
     else:
         # A topic named twice is described once.
@@ -236,27 +250,43 @@ def _response(
             if number % TOPICS_PER_SLICE == 0:
                 yield
             requested[one.name, one.topic_id] = None
-        topics = mapped(requested, lambda key: _requested_topic(context, key, operations, offline_of, errors))
+        topics = mapped(requested, lambda key: _requested_topic(context, key, operations_of, offline_of, errors))
     brokers = [
         MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
         for broker, endpoint in reachable_brokers(context)
     ]
-    includes_operations = request.include_cluster_authorized_operations and context.permits(
-        Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
-    )
     return MetadataResponse(
         brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_operations else AUTHORIZED_OPERATIONS_OMITTED,
+        cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
     )
+
+
+def cluster_operations(context: RequestContext, are_wanted: bool) -> int:
+    """The authorized operations on the cluster, none without DESCRIBE of it."""
+    if not are_wanted:
+        return AUTHORIZED_OPERATIONS_OMITTED
+    if not context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _wants_operations(request: MetadataRequest) -> bool:
+    return request.include_topic_authorized_operations or request.include_cluster_authorized_operations
+
+
+def _operations_of(context: RequestContext, request: MetadataRequest) -> OperationsOf:
+    if request.include_topic_authorized_operations:
+        return lambda name: context.authorized_operations(ResourceType.TOPIC, name)
+    return lambda name: AUTHORIZED_OPERATIONS_OMITTED
 
 
 def _requested_topic(
     context: RequestContext,
     key: tuple[str | None, UUID],
-    operations: int,
+    operations_of: OperationsOf,
     offline_of: OfflineOf,
     errors: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
@@ -265,12 +295,12 @@ def _requested_topic(
     name = wanted_name if wanted_name is not None else image.topic_names.get(topic_id)
     if name is not None and not context.permits(Operation.DESCRIBE, ResourceType.TOPIC, name):
         # A client that may not describe a topic does not learn its name either.
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if wanted_name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return MetadataResponseTopic(error_code=int(error), name=wanted_name, topic_id=topic_id, partitions=[])
     found = image.topics.get(name) if name is not None else None
-    return (
-        _topic(found, operations, offline_of) if found is not None else _unknown(context, wanted_name, topic_id, errors)
-    )
+    if found is None:
+        return _unknown(context, wanted_name, topic_id, operations_of, errors)
+    return _topic(found, operations_of, offline_of)
 
 
 def _offline_of(context: RequestContext) -> OfflineOf:
@@ -283,7 +313,7 @@ def _as_sent(topic: str, index: int, state: PartitionImage) -> tuple[int, ...]:
     return state.offline
 
 
-def _topic(topic: TopicImage, operations: int, offline_of: OfflineOf) -> MetadataResponseTopic:
+def _topic(topic: TopicImage, operations_of: OperationsOf, offline_of: OfflineOf) -> MetadataResponseTopic:
     def partition(index: int) -> MetadataResponsePartition:
         state = topic.partitions[index]
         return _partition(index, state, offline_of(topic.name, index, state))
@@ -294,7 +324,7 @@ def _topic(topic: TopicImage, operations: int, offline_of: OfflineOf) -> Metadat
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=mapped(range(len(topic.partitions)), partition),
-        topic_authorized_operations=operations,
+        topic_authorized_operations=operations_of(topic.name),
     )
 
 
@@ -311,20 +341,29 @@ def _partition(index: int, partition: PartitionImage, offline: tuple[int, ...]) 
 
 
 def _unknown(
-    context: RequestContext, name: str | None, topic_id: UUID, errors: dict[str, ErrorCode]
+    context: RequestContext,
+    name: str | None,
+    topic_id: UUID,
+    operations_of: OperationsOf,
+    errors: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
     if name is None:
         error = ErrorCode.UNKNOWN_TOPIC_ID
+    elif name in errors:
+        error = errors[name]
     elif topic_name_problem(name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
         is_unheard = name in context.broker.control.unheard_topics.names
-        unknown = ErrorCode.LEADER_NOT_AVAILABLE if is_unheard else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        error = errors.get(name, unknown)
+        error = ErrorCode.LEADER_NOT_AVAILABLE if is_unheard else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    is_hidden = name is None or error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return MetadataResponseTopic(
         error_code=int(error),
         name=name,
         topic_id=topic_id,
         is_internal=name is not None and is_internal_topic(name),
         partitions=[],
+        topic_authorized_operations=(
+            AUTHORIZED_OPERATIONS_OMITTED if name is None or is_hidden else operations_of(name)
+        ),
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.authorization import Accesses, on_group, on_topics
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.events import CommitResult, OffsetCommit
 from ottla.groups.offsets import NO_EXPIRY, StoredOffset, metadata_size
 from ottla.wire.errors import ErrorCode
@@ -177,7 +178,8 @@ def _reply(
     def topic_result(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
         name = topic.name
         error = others
-        if not context.permits(Operation.READ, ResourceType.TOPIC, name):
+        of_all = others is ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if not of_all and not context.permits(Operation.READ, ResourceType.TOPIC, name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif others is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in context.broker.control.unheard_topics.names:
             # The broker has just started. Clients try again, and do not tell the application.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.authorization import Accesses, on_group, on_topics
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.events import DeleteOffsets, DeleteOffsetsResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group, on_topics
+from ottla.broker.authorization import Accesses, on_group, on_topics
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinators.groups import CommittedOffset
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.offsets import NO_LEADER_EPOCH, StoredOffset
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (

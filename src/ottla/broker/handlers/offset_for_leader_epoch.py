@@ -6,8 +6,9 @@ use it to detect a truncated log, followers to truncate their own.
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_ACTION, Accesses, Operation, ResourceType, on_topics
+from ottla.broker.authorization import CLUSTER_ACTION, Accesses, on_topics, or_else
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -22,8 +23,7 @@ from ottla.wire.sliced import mapped
 
 def accesses(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Accesses:
     """CLUSTER_ACTION, as brokers have it, or DESCRIBE of each topic."""
-    yield CLUSTER_ACTION
-    yield from on_topics(Operation.DESCRIBE, (topic.topic for topic in request.topics))
+    return or_else(CLUSTER_ACTION, on_topics(Operation.DESCRIBE, (topic.topic for topic in request.topics)))
 
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:

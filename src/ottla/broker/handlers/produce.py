@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.authorization import ADMIN_CLIENT_ID, Access, Accesses, Operation, ResourceType, on_topics
+from ottla.broker.authorization import ADMIN_CLIENT_ID, Access, Accesses, on_topics
 from ottla.broker.context import RequestContext
 from ottla.broker.current_leaders import CurrentLeaders
 from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
@@ -118,6 +119,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
     partitions = context.broker.partitions
     is_committed = not partitions.held and not partitions.shared
     if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and is_committed:
+        if context.charge is not None:
+            context.charge.produced(context)
         context.reply_body(
             encode_produced(
                 topic.name,
@@ -160,6 +163,8 @@ def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done
     if not waiting:
         _answer_all(context, found, acks, timeout_ms)
         return
+    if context.charge is not None:
+        context.charge.received()
 
     def work() -> None:
         for one in waiting:
@@ -194,10 +199,15 @@ def _answer_all(
         may_wait = partitions.held or partitions.shared
         uncommitted = _uncommitted(context, found, acks) if may_wait else ()
         if uncommitted:
+            if context.charge is not None:
+                context.charge.received()
             DelayedProduce(context.client_state, uncommitted, timeout_ms, lambda: _reply(context, found))
         else:
             _reply(context, found)
-    elif any(not isinstance(done, AppendInfo) for _, all_ in found for _, done in all_):
+        return
+    if context.charge is not None:
+        context.charge.produced(context, expects_answer=False)
+    if any(not isinstance(done, AppendInfo) for _, all_ in found for _, done in all_):
         # The only way to report an error to a client that expects no response, as in Kafka.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
@@ -234,6 +244,8 @@ def _uncommitted(
 
 def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]]) -> None:
     version = context.api_version
+    if context.charge is not None:
+        context.charge.produced(context)
     if len(found) == 1 and len(found[0][1]) == 1 and version >= FIXED_ANSWER_SINCE:
         # The common case: one batch, which was appended.
         ((topic, ((index, done),)),) = found

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.authorization import Accesses, Operation, ResourceType, on_group
+from ottla.broker.authorization import Accesses, on_group
 from ottla.broker.context import RequestContext
+from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.events import SyncGroup, SyncResult
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -25,12 +26,12 @@ def accesses(context: RequestContext, request: SyncGroupRequest) -> Accesses:
 
 def handle(context: RequestContext, request: SyncGroupRequest) -> None:
     """Pass the sync to its group; the response is sent with the assignment."""
-    if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
-        _answer(context, SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        return
     lacks_protocol = request.protocol_type is None or request.protocol_name is None
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and lacks_protocol:
         _answer(context, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
+    if not context.permits(Operation.READ, ResourceType.GROUP, request.group_id):
+        _answer(context, SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     context.run(_sync(context, request))
 

@@ -5,10 +5,11 @@ Apache Kafka has this with KRaft only. Here any broker does it, for a broker tha
 
 from __future__ import annotations
 
-from ottla.broker.authorization import CLUSTER_NAME, Accesses, Operation, ResourceType, on_cluster
+from ottla.broker.authorization import Accesses, on_cluster
 from ottla.broker.context import RequestContext
 from ottla.broker.control.unregistering import unregister
 from ottla.broker.error_answers import error_fields
+from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 

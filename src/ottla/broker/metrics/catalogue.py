@@ -146,6 +146,12 @@ def _of_connections() -> list[BrokerMetric]:
             "Requests that closed their connection: too large, unreadable, or of a version that is not served.",
             lambda broker: broker.dispatcher.refused_frames,
         ),
+        ottla(
+            "listener_certificate_expiry_timestamp_seconds",
+            "When the certificate of a TLS listener expires, in seconds since 1970.",
+            lambda broker: [((name,), each.expires_ms / 1000) for name, each in broker.listener_tls.terms.items()],
+            "listener",
+        ),
     ]
 
 
@@ -225,6 +231,23 @@ def _of_log_directories() -> list[BrokerMetric]:
             "unflushed_bytes",
             "Bytes of records that are in the page cache and not forced to disk yet.",
             lambda broker: broker.logs.unflushed_bytes,
+        ),
+    ]
+
+
+def _of_client_quotas() -> list[BrokerMetric]:
+    return [
+        ottla(
+            "throttles_total",
+            "Throttled requests and connections of clients, by the key of the quota.",
+            lambda broker: [((key.value,), count) for key, count in broker.client_quotas.throttled.items()],
+            "quota",
+        ),
+        ottla(
+            "throttle_time_seconds_total",
+            "Time for which they were throttled.",
+            lambda broker: [((key.value,), ms / 1000) for key, ms in broker.client_quotas.throttled_ms.items()],
+            "quota",
         ),
     ]
 
@@ -512,6 +535,7 @@ BROKER_METRICS: tuple[BrokerMetric, ...] = (
     *_of_connections(),
     *_of_reads(),
     *_of_log_directories(),
+    *_of_client_quotas(),
     *_of_throttled_replication(),
     *_of_led_partitions(),
     *_of_the_controller(),

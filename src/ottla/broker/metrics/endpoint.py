@@ -16,7 +16,9 @@ from ottla.broker.metrics.registry import MetricReading, MetricsRegistry, text_o
 from ottla.broker.slices import LoopSlices
 from ottla.config.broker import BrokerConfig
 from ottla.env.executor import Executor
-from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork, StreamSocket
+from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork
+from ottla.net.streams import PlainStream
+from ottla.net.tls import TlsByteStream, TlsTerms
 from ottla.records.extras import MissingExtraError, require_extra
 
 log = logging.getLogger("ottla.broker")
@@ -27,6 +29,7 @@ MOST_REQUEST_BYTES = 16 * 1024
 TIMEOUT_S = 10.0
 """Longest duration of a connection."""
 HEAD_END = b"\r\n\r\n"
+TLS_LISTENER = "ottla.metrics.tls.listener"
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
 LIVE, READY = "/health/live", "/health/ready"
@@ -35,11 +38,14 @@ LIVE, READY = "/health/live", "/health/ready"
 def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> ListeningSocket | None:
     """Bind `ottla.metrics.host` and `ottla.metrics.port`; None if the port is -1.
 
-    Raises NetworkError if that fails, or if the package that formats the metrics is missing.
+    Raises NetworkError if that fails, if the package that formats the metrics is missing, or for TLS of no listener.
     """
-    port = config.get_int("ottla.metrics.port")
+    port, secured = config.get_int("ottla.metrics.port"), config.get_string_or_none(TLS_LISTENER)
     if port < 0:
         return None
+    if secured is not None and not config.has_tls(secured):
+        names = ", ".join(each.listener_name for each in config.listeners if each.uses_tls) or "none"
+        raise NetworkError(f"{TLS_LISTENER}={secured} names no listener with TLS; those of this broker are: {names}")
     try:
         require_extra("the metrics endpoint", "metrics", "prometheus_client")
     except MissingExtraError as error:
@@ -51,13 +57,24 @@ def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> Listenin
 
 
 class MetricsEndpoint:
-    """Answers scrapes and questions for the broker's health on a listening socket, until `close`."""
+    """Answers scrapes and questions for the broker's health on a listening socket, until `close`.
 
-    def __init__(self, loop: EventLoop, listening: ListeningSocket, slices: LoopSlices, executor: Executor) -> None:
+    With `tls` it speaks HTTPS as that listener speaks TLS.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        listening: ListeningSocket,
+        slices: LoopSlices,
+        executor: Executor,
+        tls: TlsTerms | None = None,
+    ) -> None:
         self._loop = loop
         self._listening = listening
         self._slices = slices
         self._executor = executor
+        self._tls = tls
         #: The metrics; None while the broker starts.
         self.registry: MetricsRegistry | None = None
         #: Why the broker is not ready, found in pieces of work; empty if it is.
@@ -84,16 +101,21 @@ class MetricsEndpoint:
 
     def _on_acceptable(self) -> None:
         try:
-            stream = self._listening.accept()
+            socket = self._listening.accept()
         except NetworkError as error:
             log.warning("metrics: %s", error)
             return
-        if stream is None:
+        if socket is None:
             return
         if len(self._open) >= MOST_CONNECTIONS:
-            stream.close()
+            socket.close()
+        elif self._tls is None:
+            self._open.add(_Scrape(self._loop, PlainStream(self._loop, socket), self._answer, self._open.discard))
         else:
-            self._open.add(_Scrape(self._loop, stream, self._answer, self._open.discard))
+            secured = TlsByteStream(self._loop, socket.start_tls(self._tls.context))
+            scrape = _Scrape(self._loop, secured, self._answer, self._open.discard)
+            self._open.add(scrape)
+            secured.begin(lambda certificate: None, scrape.refuse)
 
     def _answer(self, request: bytes, done: Callable[[bytes], None]) -> None:
         """Call `done` with the response, at once or when the text is formatted."""
@@ -145,11 +167,10 @@ class _Scrape:
     def __init__(
         self,
         loop: EventLoop,
-        stream: StreamSocket,
+        stream: PlainStream | TlsByteStream,
         answer: Callable[[bytes, Callable[[bytes], None]], None],
         closed: Callable[[_Scrape], None],
     ) -> None:
-        self._loop = loop
         self._stream = stream
         self._answer = answer
         self._on_closed = closed
@@ -157,7 +178,13 @@ class _Scrape:
         self._unsent = b""
         self._is_closed = False
         self._timer: TimerHandle = loop.call_later(TIMEOUT_S, self.close)  # type: ignore[assignment]
-        loop.add_reader(stream.fd, self._on_readable)
+        stream.add_reader(self._on_readable)
+
+    def refuse(self, cause: str) -> None:
+        """Close a connection whose TLS handshake failed."""
+        if cause:
+            log.warning("metrics: a TLS handshake failed: %s", cause)
+        self.close()
 
     def _on_readable(self) -> None:
         room = bytearray(MOST_REQUEST_BYTES)
@@ -169,7 +196,7 @@ class _Scrape:
             count = 0
         self._received += room[:count]
         if HEAD_END in self._received:
-            self._loop.remove_reader(self._stream.fd)
+            self._stream.remove_reader()
             self._answer(bytes(self._received), self._send)
         elif count == 0 or len(self._received) >= MOST_REQUEST_BYTES:
             self.close()
@@ -177,7 +204,7 @@ class _Scrape:
     def _send(self, response: bytes) -> None:
         if not self._is_closed:
             self._unsent = response
-            self._loop.add_writer(self._stream.fd, self._on_writable)
+            self._stream.add_writer(self._on_writable)
 
     def _on_writable(self) -> None:
         try:
@@ -196,8 +223,8 @@ class _Scrape:
         if not self._is_closed:
             self._is_closed = True
             self._timer.cancel()
-            self._loop.remove_reader(self._stream.fd)
-            self._loop.remove_writer(self._stream.fd)
+            self._stream.remove_reader()
+            self._stream.remove_writer()
             self._stream.close()
             self._on_closed(self)
 

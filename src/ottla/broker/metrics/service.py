@@ -46,9 +46,11 @@ class MetricsService:
     def start(self, loop: EventLoop) -> None:
         """Start to answer: the broker lives, and is not ready."""
         if self._listening is not None:
-            from ottla.broker.metrics.endpoint import MetricsEndpoint
+            from ottla.broker.metrics.endpoint import TLS_LISTENER, MetricsEndpoint
 
-            self._endpoint = MetricsEndpoint(loop, self._listening, self._broker.slices, self._broker.executor)
+            secured = self._broker.config.get_string_or_none(TLS_LISTENER)
+            tls = None if secured is None else self._broker.listener_tls.terms[secured]
+            self._endpoint = MetricsEndpoint(loop, self._listening, self._broker.slices, self._broker.executor, tls)
 
     def started(self) -> None:
         """Answer scrapes, and say whether the broker is ready."""

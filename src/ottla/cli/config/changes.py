@@ -10,12 +10,12 @@ from typing import Final
 from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, NOT_CONFIRMED, CommandError, confirmed
 from ottla.cli.config import COMMAND
 from ottla.cli.config.checks import mistyped, own_names, risk_of_change, unknown_setting, why_not_unset
-from ottla.cli.config.views import CHANGES, SettingChange, change_row, entity_text
+from ottla.cli.config.views import CHANGES, HIDDEN, SettingChange, change_row, entity_text
 from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from ottla.client.errors import BrokerError, ClientError, InvalidArgumentError, PartlyFailedError
-from ottla.config.settings import NO_EFFECT, broker_setting
+from ottla.config.settings import NO_EFFECT, broker_setting, is_password
 from ottla.ops.cluster_leave import OWN_SETTING
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
@@ -149,7 +149,11 @@ def _change(resource: ConfigResource, operation: ConfigOperation, present: Mappi
     risk = risk_of_change(operation.name, now, new)
     if entry is None and operation.operation != "delete" and resource.type == ResourceType.BROKER:
         risk = unknown_setting(operation.name, of_topic=False)
-    return SettingChange(resource, operation.name, now, None if operation.operation == "delete" else new, risk)
+    if operation.operation == "delete":
+        new = None
+    elif is_password(operation.name):
+        new = HIDDEN
+    return SettingChange(resource, operation.name, now, new, risk)
 
 
 def _new_value(operation: ConfigOperation, entry: ConfigEntry | None, now: str | None) -> str | None:

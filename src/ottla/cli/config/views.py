@@ -18,6 +18,10 @@ SOURCES = {
 }
 
 
+#: In place of a password.
+HIDDEN = "(hidden)"
+
+
 class SettingChange(NamedTuple):
     """A change of one setting; `new` is None where the default or an inherited value comes back."""
 
@@ -93,8 +97,13 @@ def _source_text(entry: ConfigEntry) -> str:
 
 def _value(entry: ConfigEntry) -> Cell:
     style = Style.FAINT if entry.is_default else Style.BUSY if entry.source.startswith("DYNAMIC") else Style.PLAIN
-    return Cell("(hidden)" if entry.is_sensitive else "-" if entry.value is None else entry.value, style)
+    return Cell(HIDDEN if entry.is_sensitive else "-" if entry.value is None else entry.value, style)
 
 
 def _synonyms(entry: ConfigEntry) -> str:
-    return ", ".join(f"{each.value} ({SOURCES.get(each.source, each.source)})" for each in entry.synonyms[1:])
+    """Values that this one hides, with the names of those that may be in another unit, as `log.retention.hours`."""
+    return ", ".join(
+        f"{'' if each.name.endswith(entry.name) else f'{each.name}='}{each.value} "
+        f"({SOURCES.get(each.source, each.source)})"
+        for each in entry.synonyms[1:]
+    )

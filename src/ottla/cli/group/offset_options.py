@@ -46,7 +46,7 @@ def parse_datetime(text: str) -> int:
     return at_ms
 
 
-def parse_duration_ms(text: str) -> int:
+def parse_duration_ms(text: str, option: str = "--by-duration") -> int:
     """Milliseconds of `P1DT2H30M` and the like (weeks to seconds of ISO 8601). Raises InvalidArgumentError."""
     match = _DURATION.fullmatch(text)
     units = {} if match is None else {name: each.replace(",", ".") for name, each in match.groupdict().items() if each}
@@ -56,6 +56,6 @@ def parse_duration_ms(text: str) -> int:
         return timedelta(**{name: float(each) for name, each in units.items()}) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         raise InvalidArgumentError(
-            f"--by-duration {text!r} is not a duration of ISO 8601; write PT30M for half an hour, P1DT12H for a day "
+            f"{option} {text!r} is not a duration of ISO 8601; write PT30M for half an hour, P1DT12H for a day "
             "and a half"
         ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 COMMAND = Command("ottla pipeline")
 
 
-def load(file: Path, servers: str | None) -> PipelineSettings:
-    """A pipeline's file, checked. Raises CommandError."""
+def load(file: Path, servers: str | None, of_cluster: Mapping[str, str]) -> PipelineSettings:
+    """A pipeline's file, checked, with brokers and client settings for where it names none. Raises CommandError."""
     import os
 
     from ottla.spark.pipelines.errors import PipelineError
@@ -27,7 +27,7 @@ def load(file: Path, servers: str | None) -> PipelineSettings:
     if servers is not None:
         environment[BOOTSTRAP_VARIABLE] = servers
     try:
-        return load_pipeline(file, environment)
+        return load_pipeline(file, environment, of_cluster)
     except PipelineError as problem:
         raise CommandError(str(problem)) from None
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout, make_app
+from ottla.cli.command import CommandError
+from ottla.cli.named_clusters import SERVERS
+from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout, make_app, or_named_cluster
 from ottla.cli.pipeline import COMMAND, load, refusals
 
 app = make_app("pipeline", "Run data pipelines on Spark, each by one TOML file.")
@@ -40,6 +43,7 @@ def _require() -> None:
 
 
 @app.command()
+@or_named_cluster
 def run(
     file: File,
     servers: Brokers = None,
@@ -64,6 +68,8 @@ def run(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Run even if another runner is there; one of the two will end.")
     ] = False,
+    *,
+    of_cluster: Mapping[str, str],
 ) -> None:
     """Run a pipeline until it is stopped, or has ended by itself (available_now = true).
 
@@ -77,13 +83,21 @@ def run(
         from ottla.cli.pipeline.running import RunOptions, run_command
 
         options = RunOptions(report, metrics_port, metrics_host, spark_log, continue_from_table, take_over)
-        return run_command(load(file, servers), options)
+        return run_command(load(file, servers, of_cluster), options)
 
     COMMAND.run(work)
 
 
 @app.command()
-def check(file: File, servers: Brokers = None, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False) -> None:
+@or_named_cluster
+def check(
+    file: File,
+    servers: Brokers = None,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+    *,
+    of_cluster: Mapping[str, str],
+) -> None:
     """Look at all that a pipeline needs, without Spark: file, packages, clusters, topics, schema, SQL, sink.
 
     Ends with 0, with 1 where something is not well, with 2 where the file cannot be read.
@@ -95,7 +109,7 @@ def check(file: File, servers: Brokers = None, timeout_s: Timeout = DEFAULT_TIME
         from ottla.cli.terminal import Terminal, write_json
         from ottla.spark.pipelines.running.checks import CheckResult, check_pipeline
 
-        settings = load(file, servers)
+        settings = load(file, servers, of_cluster)
         results = [CheckResult("file", True, f"{file}: {settings.name}, kind {settings.kind}")]
         with refusals(settings):
             results.extend(check_pipeline(settings, round(timeout_s * 1000), round(time.time() * 1000)))
@@ -109,7 +123,15 @@ def check(file: File, servers: Brokers = None, timeout_s: Timeout = DEFAULT_TIME
 
 
 @app.command()
-def status(file: File, servers: Brokers = None, timeout_s: Timeout = DEFAULT_TIMEOUT_S, as_json: Json = False) -> None:
+@or_named_cluster
+def status(
+    file: File,
+    servers: Brokers = None,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+    *,
+    of_cluster: Mapping[str, str],
+) -> None:
     """Show how far a pipeline is, by its checkpoint and its group; it need not run.
 
     Ends with 0, with 2 where checkpoint or cluster cannot be reached.
@@ -123,7 +145,7 @@ def status(file: File, servers: Brokers = None, timeout_s: Timeout = DEFAULT_TIM
         from ottla.spark.pipelines.running.status import read_status
         from ottla.spark.pipelines.settings.references import redacted
 
-        settings = load(file, servers)
+        settings = load(file, servers, of_cluster)
         with refusals(settings):
             found = read_status(settings, round(timeout_s * 1000))
         if as_json:
@@ -138,6 +160,7 @@ def status(file: File, servers: Brokers = None, timeout_s: Timeout = DEFAULT_TIM
 
 
 @app.command()
+@or_named_cluster
 def stop(
     file: File,
     servers: Brokers = None,
@@ -145,6 +168,8 @@ def stop(
     timeout_s: Annotated[
         float, typer.Option("--timeout", help="Seconds to wait for that at most.", min=0.1)
     ] = DEFAULT_WAIT_S,
+    *,
+    of_cluster: Mapping[str, str],
 ) -> None:
     """End a pipeline that runs, here or elsewhere, after the batch in work.
 
@@ -155,7 +180,7 @@ def stop(
     def work() -> int:
         from ottla.cli.pipeline.stopping import stop_command
 
-        settings = load(file, servers)
+        settings = load(file, servers, of_cluster)
         with refusals(settings):
             return stop_command(settings, timeout_s if wait else None)
 
@@ -163,6 +188,7 @@ def stop(
 
 
 @app.command()
+@or_named_cluster
 def submit(
     file: File,
     servers: Brokers = None,
@@ -178,6 +204,8 @@ def submit(
     ] = None,
     program: Annotated[str, typer.Option("--spark-submit", metavar="PROGRAM", help="The program.")] = "spark-submit",
     execute: Annotated[bool, typer.Option("--run", help="Run the line, too.")] = False,
+    *,
+    of_cluster: Mapping[str, str],
 ) -> None:
     """Write the spark-submit line of a pipeline; --run runs it.
 
@@ -190,7 +218,12 @@ def submit(
     def work() -> int:
         from ottla.cli.pipeline.submitting import SubmitCommand, submit_command
 
-        settings = load(file, servers)
+        settings = load(file, servers, of_cluster)
+        if of_cluster.keys() > {SERVERS}:
+            raise CommandError(
+                "the named cluster has settings beside its address, which the line would show; put them into the "
+                "file, as [source.options], with passwords by ${env:NAME} or ${file:PATH}"
+            )
         options = SubmitCommand(file, servers, deploy_mode.value, pack, archive, program, execute)
         with refusals(settings):
             return submit_command(settings, options)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -13,7 +14,7 @@ import typer
 
 from ottla.cli.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS
 from ottla.cli.command import EXIT_REFUSED, CommandError
-from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout
+from ottla.cli.options import DEFAULT_TIMEOUT_S, Json, Timeout, or_named_cluster
 from ottla.cli.profile import COMMAND
 from ottla.cli.terminal import Cell, Column, Style, Terminal, count, duration, numbers, printable, write_json
 from ottla.profiles.workload import (
@@ -43,6 +44,7 @@ _COLUMNS: tuple[Column[_Figure], ...] = (
 _SMALLEST_SECONDS_MS = 10_000.0
 
 
+@or_named_cluster
 def profile(
     name: Annotated[ProfileName, typer.Argument(help="Which workload.")],
     servers: Annotated[
@@ -78,6 +80,8 @@ def profile(
     ] = False,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
+    *,
+    of_cluster: Mapping[str, str],
 ) -> None:
     """Produce a workload, read all of it back, and show figures and what was lost, doubled or reordered.
 
@@ -101,10 +105,12 @@ def profile(
         kill,
         timeout_s,
     )
-    _carry_out(load, servers, brokers, as_json=as_json)
+    _carry_out(load, servers, of_cluster, brokers, as_json=as_json)
 
 
-def _carry_out(load: ProfileLoad, servers: str | None, brokers: int | None, *, as_json: bool) -> NoReturn:
+def _carry_out(
+    load: ProfileLoad, servers: str | None, of_cluster: Mapping[str, str], brokers: int | None, *, as_json: bool
+) -> NoReturn:
     """Run it, show its figures, and end the process."""
     from ottla.client.errors import ClientError
 
@@ -116,10 +122,11 @@ def _carry_out(load: ProfileLoad, servers: str | None, brokers: int | None, *, a
         if servers is not None and (load.is_disturbed or brokers is not None):
             option = "--kill" if load.is_disturbed else "--brokers"
             raise CommandError(
-                f"{option} is for brokers started here; leave out --bootstrap-server and unset OTTLA_BOOTSTRAP_SERVER"
+                f"{option} is for brokers started here; leave out --bootstrap-server and --cluster, and unset "
+                "OTTLA_BOOTSTRAP_SERVER and OTTLA_CLUSTER"
             )
         try:
-            result = asyncio.run(_run(load, servers, DEFAULT_BROKERS if brokers is None else brokers))
+            result = asyncio.run(_run(load, servers, of_cluster, DEFAULT_BROKERS if brokers is None else brokers))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         _show(result, as_json=as_json)
@@ -128,7 +135,7 @@ def _carry_out(load: ProfileLoad, servers: str | None, brokers: int | None, *, a
     COMMAND.run(work, (ClientError, ProfileError))
 
 
-async def _run(load: ProfileLoad, servers: str | None, brokers: int) -> ProfileResult:
+async def _run(load: ProfileLoad, servers: str | None, of_cluster: Mapping[str, str], brokers: int) -> ProfileResult:
     from ottla.profiles.payloads import least_record_bytes
     from ottla.profiles.run import run_profile
 
@@ -137,7 +144,7 @@ async def _run(load: ProfileLoad, servers: str | None, brokers: int) -> ProfileR
         raise CommandError(f"--record-bytes {load.record_bytes}: a value of {load.workload.name} has {least} at least")
     _stop_on_sigterm()
     if servers is not None:
-        return await run_profile(load, servers, _say)
+        return await run_profile(load, servers, _say, client_settings=of_cluster)
     load.replicas_on(brokers)
     COMMAND.require("brokers on this machine", ["kazoo"], "profiles")
     from ottla.cli.profile.own_cluster import own_cluster, while_disk_lasts

@@ -1,14 +1,20 @@
-"""The admin client: topics, configs, offsets, groups, brokers."""
+"""The admin client: topics, configs, offsets, groups, brokers, ACLs."""
 
 from ottla.client.admin.admin import Admin as Admin
 from ottla.client.admin.model import BROKER_DEFAULT as BROKER_DEFAULT
+from ottla.client.admin.model import DEFAULT_NAME as DEFAULT_NAME
+from ottla.client.admin.model import AclBinding as AclBinding
+from ottla.client.admin.model import AclBindingFilter as AclBindingFilter
 from ottla.client.admin.model import ActiveProducer as ActiveProducer
+from ottla.client.admin.model import ClientQuotaEntity as ClientQuotaEntity
+from ottla.client.admin.model import ClientQuotaFilterComponent as ClientQuotaFilterComponent
 from ottla.client.admin.model import ClusterDescription as ClusterDescription
 from ottla.client.admin.model import ConfigEntry as ConfigEntry
 from ottla.client.admin.model import ConfigOperation as ConfigOperation
 from ottla.client.admin.model import ConfigResource as ConfigResource
 from ottla.client.admin.model import ConfigSynonym as ConfigSynonym
 from ottla.client.admin.model import CreatedTopic as CreatedTopic
+from ottla.client.admin.model import DelegationToken as DelegationToken
 from ottla.client.admin.model import GroupListing as GroupListing
 from ottla.client.admin.model import LogDirDescription as LogDirDescription
 from ottla.client.admin.model import MemberToRemove as MemberToRemove
@@ -18,4 +24,7 @@ from ottla.client.admin.model import PartitionReassignment as PartitionReassignm
 from ottla.client.admin.model import ReplicaLogDirs as ReplicaLogDirs
 from ottla.client.admin.model import ReplicaSize as ReplicaSize
 from ottla.client.admin.model import ResourceType as ResourceType
+from ottla.client.admin.model import ScramCredentialInfo as ScramCredentialInfo
 from ottla.client.admin.model import TopicPartitionReplica as TopicPartitionReplica
+from ottla.client.admin.model import UserScramCredentialDeletion as UserScramCredentialDeletion
+from ottla.client.admin.model import UserScramCredentialUpsertion as UserScramCredentialUpsertion

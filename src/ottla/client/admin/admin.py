@@ -16,12 +16,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client.admin.acls import AclAdmin
 from ottla.client.admin.brokers import BrokerAdmin
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.groups import GroupAdmin
 from ottla.client.admin.log_dirs import LogDirAdmin
 from ottla.client.admin.partitions import PartitionAdmin
+from ottla.client.admin.quotas import QuotaAdmin
 from ottla.client.admin.reassignments import ReassignmentAdmin
+from ottla.client.admin.scram import ScramAdmin
+from ottla.client.admin.tokens import TokenAdmin
 from ottla.client.admin.topics import TopicAdmin
 from ottla.client.configs import parse_admin_config
 from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints, explains_arguments
@@ -31,7 +35,18 @@ from ottla.peer.cluster import Cluster
 
 @explains_arguments
 class Admin(
-    TopicAdmin, ConfigAdmin, PartitionAdmin, ReassignmentAdmin, GroupAdmin, BrokerAdmin, LogDirAdmin, MethodHints
+    TopicAdmin,
+    ConfigAdmin,
+    PartitionAdmin,
+    ReassignmentAdmin,
+    GroupAdmin,
+    BrokerAdmin,
+    LogDirAdmin,
+    AclAdmin,
+    ScramAdmin,
+    QuotaAdmin,
+    TokenAdmin,
+    MethodHints,
 ):
     """Administers a cluster; may be used by any number of tasks concurrently.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.client.errors import InvalidArgumentError
 from ottla.client.model import Node, TopicPartition
@@ -238,3 +239,105 @@ class LogDirDescription:
     def size_bytes(self) -> int:
         """Bytes of all its replicas."""
         return sum(each.size_bytes for each in self.replicas.values())
+
+
+class AclBinding(NamedTuple):
+    """An ACL: it allows or denies an operation on resources to a principal, as in `User:alice`, from a host.
+
+    Names are Kafka's: resource types `TOPIC`, `GROUP`, `CLUSTER`, `TRANSACTIONAL_ID`, `DELEGATION_TOKEN`, `USER`;
+    operations `READ`, `WRITE`, `DESCRIBE`, …, `ALL`; permissions `ALLOW`, `DENY`; pattern types `LITERAL`, `PREFIXED`.
+    """
+
+    resource_type: str
+    name: str
+    principal: str
+    operation: str
+    permission: str = "ALLOW"
+    host: str = "*"
+    pattern_type: str = "LITERAL"
+
+
+class AclBindingFilter(NamedTuple):
+    """ACLs that are alike in these fields; None and `ANY` are for everything.
+
+    With the pattern type `MATCH` it is for all ACLs that are for a resource of this name.
+    """
+
+    resource_type: str = "ANY"
+    name: str | None = None
+    principal: str | None = None
+    operation: str = "ANY"
+    permission: str = "ANY"
+    host: str | None = None
+    pattern_type: str = "ANY"
+
+
+class ScramCredentialInfo(NamedTuple):
+    """A SCRAM credential of a user, as it may be shown."""
+
+    mechanism: str
+    iterations: int
+
+
+@dataclass(slots=True, frozen=True)
+class UserScramCredentialUpsertion:
+    """A SCRAM credential to make or change; `iterations` are 4096 to 16384, a `salt` is made where there is none."""
+
+    user: str
+    mechanism: str
+    password: str = field(repr=False)
+    iterations: int = 4096
+    salt: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True, frozen=True)
+class UserScramCredentialDeletion:
+    """A SCRAM credential to delete."""
+
+    user: str
+    mechanism: str
+
+
+#: In place of a name: the default of all users, client ids or addresses without a quota of their own.
+DEFAULT_NAME: Final = "<default>"
+
+
+class ClientQuotaEntity(NamedTuple):
+    """An entity with quotas: a user, a client id, both, or an IP address; `DEFAULT_NAME` in place of a name."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    def __str__(self) -> str:
+        kinds = zip(("user", "client", "ip"), self, strict=True)
+        return ", ".join(f"{kind} {name}" for kind, name in kinds if name is not None)
+
+
+class ClientQuotaFilterComponent(NamedTuple):
+    """Entities of a type (`user`, `client-id`, `ip`): with this name, by `DEFAULT_NAME` the default, by None all."""
+
+    entity_type: str
+    match: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class DelegationToken:
+    """A delegation token: its holder logs in as `owner` with `token_id` and `hmac_as_base64`, until it expires.
+
+    Principals are texts as `User:alice`, times milliseconds since 1970.
+    """
+
+    token_id: str
+    owner: str
+    token_requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    hmac: bytes = field(repr=False)
+
+    @property
+    def hmac_as_base64(self) -> str:
+        """The HMAC as text: the password of a login."""
+        return b64encode(self.hmac).decode()

@@ -16,12 +16,17 @@ from ottla.config.settings import HONOURED, LONGEST_NAME, NO_EFFECT, REFUSED, Se
 from ottla.config.values import ConfigError
 from ottla.wire.strings import too_long
 
-_NO_TLS_OR_LOGIN = "TLS and logins are not supported yet. Remove it, and reach the cluster by a PLAINTEXT listener."
+_NO_LOGIN = "of SASL there are PLAIN, SCRAM, OAUTHBEARER and GSSAPI only. Remove it."
+_NO_JAVA_CLASS = "Java classes cannot be loaded here. Remove it."
 _REFUSALS = {
     "transactional.id": "transactions are not supported yet. Remove it; retries make no duplicates without it.",
     "group.protocol": "the newer group protocol (KIP-848) is not supported yet. Remove it, or set it to classic.",
     "group.remote.assignor": "it is a setting of the newer group protocol (KIP-848), which is not supported yet. "
     "Remove it, and name assignors in partition.assignment.strategy.",
+    "security.providers": _NO_JAVA_CLASS,
+    "ssl.engine.factory.class": _NO_JAVA_CLASS,
+    "sasl.client.callback.handler.class": _NO_JAVA_CLASS,
+    "sasl.login.class": _NO_JAVA_CLASS,
     "bootstrap.controllers": "KRaft controllers are not talked to. Give bootstrap.servers, the addresses of brokers.",
 }
 
@@ -121,7 +126,7 @@ class ConfigDraft:
             return
         shown = "" if setting.is_sensitive else f"={original}"
         if setting.effect == REFUSED:
-            why = _REFUSALS.get(setting.name, _NO_TLS_OR_LOGIN)
+            why = _REFUSALS.get(setting.name, _NO_LOGIN)
             self.problems.append(f"{setting.name}{shown} cannot be honoured: {why}")
         elif setting.effect == NO_EFFECT:
             self.notes.append(f"{setting.name}{shown} has no effect here: {setting.documentation}")

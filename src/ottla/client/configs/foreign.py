@@ -10,7 +10,8 @@ _AUTOMATIC = "versions are agreed on with each broker; leave it out"
 _NOT_NEEDED = "nothing like it is needed here; leave it out"
 _LOGGING = 'this client logs to Python\'s logger "ottla.client", its connections to "ottla.peer"; set the levels there'
 _METRICS = "call metrics()"
-_NO_TLS_OR_LOGIN = "TLS and logins are not supported yet; reach the cluster by a PLAINTEXT listener"
+_NO_LOGIN = "set sasl.mechanism, and sasl.username and sasl.password or sasl.jaas.config"
+_NO_REVOCATION = "lists of revoked certificates are not read"
 _NO_PROXY = "brokers are reached directly, without a proxy; leave it out"
 _TIMEOUT = "give poll() a timeout_ms, or leave the loop when it gives nothing"
 _STORE_OFFSETS = "set enable.auto.commit to false and call commit() with the offsets you mean"
@@ -42,15 +43,35 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "receive.message.max.bytes": ("fetch.max.bytes",),
     "reconnect.backoff.jitter.ms": ("reconnect.backoff.ms",),
     "request.required.acks": ("acks",),
+    "oauth.cb": ("sasl.login.callback.handler.class",),
+    "oauthbearer.token.refresh.cb": ("sasl.login.callback.handler.class",),
+    "sasl.mechanisms": ("sasl.mechanism",),
+    "sasl.oauthbearer.client.id": ("sasl.oauthbearer.client.credentials.client.id",),
+    "sasl.oauthbearer.client.secret": ("sasl.oauthbearer.client.credentials.client.secret",),
     "socket.receive.buffer.bytes": ("receive.buffer.bytes",),
     "socket.send.buffer.bytes": ("send.buffer.bytes",),
     "socket.timeout.ms": ("request.timeout.ms",),
     "topic.metadata.refresh.fast.interval.ms": ("retry.backoff.ms",),
+    "ssl.ca.location": ("ssl.truststore.location",),
+    "ssl.ca.pem": ("ssl.truststore.certificates",),
+    "ssl.certificate.location": ("ssl.keystore.location",),
+    "ssl.certificate.pem": ("ssl.keystore.certificate.chain",),
+    "ssl.key.location": ("ssl.keystore.location",),
+    "ssl.key.pem": ("ssl.keystore.key",),
     "topic.metadata.refresh.interval.ms": ("metadata.max.age.ms",),
     # kafka-python, aiokafka
     "bootstrap.timeout.ms": ("max.block.ms", "default.api.timeout.ms"),
     "max.batch.size": ("batch.size",),
     "rebalance.timeout.ms": ("max.poll.interval.ms",),
+    "sasl.oauth.token.provider": ("sasl.login.callback.handler.class",),
+    "sasl.plain.password": ("sasl.password",),
+    "sasl.plain.username": ("sasl.username",),
+    "ssl.cafile": ("ssl.truststore.location",),
+    "ssl.certfile": ("ssl.keystore.location",),
+    "ssl.check.hostname": ("ssl.endpoint.identification.algorithm",),
+    "ssl.ciphers": ("ssl.cipher.suites",),
+    "ssl.keyfile": ("ssl.keystore.location",),
+    "ssl.password": ("ssl.key.password",),
     # Kafka 0.8's clients
     "autocommit.enable": ("enable.auto.commit",),
     "autocommit.interval.ms": ("auto.commit.interval.ms",),
@@ -111,6 +132,8 @@ INSTEAD: dict[str, str] = {
     "sticky.partitioning.linger.ms": "records without a key stay with a partition for batch.size bytes; leave it out",
     "socket.max.fails": _NOT_NEEDED,
     "socket.nagle.disable": "it is always disabled; leave it out",
+    "enable.ssl.certificate.verification": "it is always verified; give ssl.truststore.location",
+    "ssl.crl.location": _NO_REVOCATION,
     "topic.blacklist": "subscribe to a pattern that leaves those topics out",
     "topic.metadata.propagation.max.ms": _NOT_NEEDED,
     "topic.metadata.refresh.fast.cnt": _NOT_NEEDED,
@@ -130,6 +153,8 @@ INSTEAD: dict[str, str] = {
     "socket.options": "there are send.buffer.bytes and receive.buffer.bytes",
     "proxy.url": _NO_PROXY,
     "socks5.proxy": _NO_PROXY,
+    "ssl.context": "give ssl.keystore.location, ssl.truststore.location and the like; the client makes the context",
+    "ssl.crlfile": _NO_REVOCATION,
     "topics": "call subscribe()",
     # Kafka 0.8's clients
     "offsets.storage": "offsets are kept by the cluster; leave it out",
@@ -142,8 +167,8 @@ INSTEAD: dict[str, str] = {
 
 def instead_of(name: str) -> str | None:
     """Return what to do instead of a setting of another client (dotted name); None for an unknown name."""
-    if name.startswith(("ssl.", "sasl.")):
-        return _NO_TLS_OR_LOGIN
+    if name.startswith("sasl."):
+        return _NO_LOGIN
     return INSTEAD.get(name)
 
 

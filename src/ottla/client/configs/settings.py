@@ -6,7 +6,19 @@ AdminClientConfig, except for those in `OTHER_DEFAULTS` (docs/decisions/0042).
 
 from __future__ import annotations
 
-from ottla.config.settings import NO_EFFECT, REFUSED, SECTIONS, Setting
+from ottla.config.settings import HONOURED, NO_EFFECT, REFUSED, SECTIONS, Setting
+
+OWN_SETTINGS = frozenset(
+    (
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.scope",
+        "sasl.password",
+        "sasl.tokenauth",
+        "sasl.username",
+    )
+)
+"""Settings that clients of Apache Kafka 3.9 do not have: 4.1's for OAUTHBEARER, librdkafka's, and `sasl.tokenauth`."""
 
 OTHER_DEFAULTS = {"send.buffer.bytes": "-1", "receive.buffer.bytes": "-1"}
 """Defaults that differ from Java's: a fixed socket buffer size would disable the kernel's autotuning."""
@@ -29,17 +41,53 @@ _SECURITY_OF_BROKERS_ONLY = (
     "ssl.principal.mapping.rules",
 )
 
+
+_LOGIN_CLASS = "sasl.login.class"
+_KERBEROS = "sasl.kerberos."
+_OF_VALIDATORS = frozenset(
+    f"sasl.oauthbearer.{name}"
+    for name in (
+        "clock.skew.seconds",
+        "expected.audience",
+        "expected.issuer",
+        "jwks.endpoint.refresh.ms",
+        "jwks.endpoint.retry.backoff.max.ms",
+        "jwks.endpoint.retry.backoff.ms",
+        "jwks.endpoint.url",
+        "scope.claim.name",
+    )
+)
+"""Settings by which brokers check tokens."""
+
+
+def _effect(name: str) -> str:
+    """The effect of a setting of TLS or SASL in clients."""
+    if name in _OF_VALIDATORS:
+        return NO_EFFECT
+    if name.startswith(_KERBEROS):
+        return HONOURED if name == f"{_KERBEROS}service.name" else NO_EFFECT
+    if name == "sasl.jaas.config" or (name.startswith(("sasl.login.", "sasl.oauthbearer.")) and name != _LOGIN_CLASS):
+        return HONOURED
+    if name == "ssl.engine.factory.class" or not name.startswith("ssl."):
+        return REFUSED
+    return NO_EFFECT if name in _OF_JAVA_ONLY else HONOURED
+
+
+_OF_JAVA_ONLY = frozenset(
+    ("ssl.keymanager.algorithm", "ssl.provider", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm")
+)
+
 SECURITY = SECTIONS["security of clients"] | {
     name: setting._replace(
         default=None if name == "ssl.cipher.suites" else setting.default,
         valid="",
         update_mode="read-only",
-        effect=REFUSED,
+        effect=_effect(name),
     )
     for name, setting in SECTIONS["security"].items()
     if name.startswith(("sasl.", "ssl.", "security.providers")) and not name.startswith(_SECURITY_OF_BROKERS_ONLY)
 }
-"""Settings of TLS and SASL, which are not supported yet: those of clients only, and those shared with brokers."""
+"""Settings of TLS and SASL: those of clients only, and those shared with brokers."""
 
 
 def _table(client: str) -> dict[str, Setting]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ottla.client.consumer.coordinator_link import CoordinatorLink
 from ottla.client.consumer.listener import UserCall
-from ottla.client.consumer.membership import NO_GENERATION, Generation, Membership, MemberState
+from ottla.client.consumer.membership import NO_GENERATION, Generation, Membership, MemberState, is_overtaken
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import (
     BrokerError,
@@ -330,7 +330,7 @@ class Commits:
                     f"{error}; the group has members that subscribe, and only they may commit: subscribe, too, or use "
                     "another group.id"
                 )
-            if not is_current and membership.is_rebalancing:
+            if is_overtaken(code, membership.state) or (not is_current and membership.is_rebalancing):
                 raise RebalanceInProgressError(REBALANCING)
             if is_current:
                 membership.kicked_out(code, "offset commit")

@@ -215,6 +215,14 @@ def backoff_ms(settings: MemberSettings, jitter: Callable[[float], float], failu
     return jitter(min(settings.retry_backoff_ms * 2 ** min(failures, 30), settings.retry_backoff_max_ms))
 
 
+def is_overtaken(code: int, state: MemberState) -> bool:
+    """Whether JoinGroup, on its connection, may have overtaken the request refused with `code`: ignore the refusal.
+
+    The response to JoinGroup tells whether it is a member.
+    """
+    return code == ErrorCode.ILLEGAL_GENERATION and state is MemberState.PREPARING_REBALANCE
+
+
 class Membership:
     """See the module. Times are milliseconds of one monotonic clock."""
 
@@ -517,14 +525,16 @@ class Membership:
             self.failure = error
 
     def _heartbeat_answered(self, code: int, sent_as: Generation, now_ms: float) -> None:
+        is_current = sent_as == self.generation
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self._session_deadline_ms = now_ms + self.settings.session_timeout_ms
-            if code == ErrorCode.REBALANCE_IN_PROGRESS and self.state is MemberState.STABLE and not self.rejoin_needed:
+            is_stable = is_current and self.state is MemberState.STABLE
+            if code == ErrorCode.REBALANCE_IN_PROGRESS and is_stable and not self.rejoin_needed:
                 self.request_rejoin("group is already rebalancing")
         elif code in COORDINATOR_MOVED:
             self.coordinator_lost(self._refusal(code, "the broker is not its coordinator"), now_ms)
         elif code in KICKED_OUT:
-            if sent_as == self.generation:
+            if is_current and not is_overtaken(code, self.state):
                 self.kicked_out(code, "heartbeat")
         elif not self._refusal(code, "").retriable:
             self.failure = self._refusal(code, "a heartbeat was refused")

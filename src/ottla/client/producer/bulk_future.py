@@ -94,6 +94,11 @@ class BulkFuture:
         """Offset ranges of the records that were delivered, once all are done; those that failed are left out."""
         return self._outcome()[0]
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether places are those of the records as they were passed in: all of them went to one partition."""
+        return len({stretch.result.partition for stretch in self._stretches}) <= 1
+
     def first_failure(self) -> FirstFailure | None:
         """The first record that was not delivered, once all are done; None if there is none."""
         place = 0

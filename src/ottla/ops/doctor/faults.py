@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from ottla.peer.errors import HandshakeFault
+
 
 class FaultKind(Enum):
     """Kinds of faults: the name of each, and what is wrong then."""
@@ -12,7 +14,19 @@ class FaultKind(Enum):
     CONNECTION_REFUSED = "connection-refused", "nothing listens at an address"
     UNKNOWN_HOST = "unknown-host", "the name of a host does not resolve"
     NO_ANSWER = "no-answer", "an address does not accept a connection, or accepts it and does not answer"
-    TLS_OR_LOGIN = "tls-or-login", "the listener wants TLS or a login (SASL)"
+    TLS_WANTED = "tls-wanted", HandshakeFault.TLS_WANTED.value
+    TLS_NOT_SPOKEN = "tls-not-spoken", HandshakeFault.TLS_NOT_SPOKEN.value
+    LOGIN_WANTED = "login-wanted", HandshakeFault.LOGIN_WANTED.value
+    LOGIN_NOT_TAKEN = "login-not-taken", HandshakeFault.LOGIN_NOT_TAKEN.value
+    UNTRUSTED_CERTIFICATE = "untrusted-certificate", HandshakeFault.UNTRUSTED_CERTIFICATE.value
+    WRONG_HOST_NAME = "wrong-host-name", HandshakeFault.WRONG_HOST_NAME.value
+    EXPIRED_CERTIFICATE = "expired-certificate", HandshakeFault.EXPIRED_CERTIFICATE.value
+    CLIENT_CERTIFICATE_MISSING = "client-certificate-missing", HandshakeFault.CLIENT_CERTIFICATE_MISSING.value
+    CLIENT_CERTIFICATE_REFUSED = "client-certificate-refused", HandshakeFault.CLIENT_CERTIFICATE_REFUSED.value
+    MECHANISM_NOT_ENABLED = "mechanism-not-enabled", HandshakeFault.MECHANISM_NOT_ENABLED.value
+    LOGIN_REFUSED = "login-refused", HandshakeFault.LOGIN_REFUSED.value
+    NO_TOKEN = "no-token", HandshakeFault.NO_TOKEN.value
+    TLS_OR_LOGIN = "tls-or-login", "TLS or the login (SASL) fails for another reason"
     WEB_SERVER = "web-server", "a web server or a proxy is behind the port"
     ZOOKEEPER = "zookeeper", "a ZooKeeper is behind the port"
     OLD_BROKER = "old-broker", "a broker older than Apache Kafka 0.11 is behind the port"

@@ -15,10 +15,12 @@ from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.peer.connection import open_connection
 from ottla.peer.diagnosis import Found, diagnose
 from ottla.peer.errors import (
+    AuthenticationError,
     BrokerHangsError,
     BrokerTooOldError,
     ConnectError,
     ConnectTimeoutError,
+    HandshakeFault,
     NotKafkaError,
     SecurityMismatchError,
     UnresolvableHostError,
@@ -31,11 +33,19 @@ ADDRESSES_AT_A_TIME = 16
 """Brokers that are connected to at the same time."""
 _NAMES = "Check the spelling, and that DNS or /etc/hosts of this machine knows the name."
 _BROKERS = "Give the address of a broker's listener, 9092 by default."
+#: Of TLS and logins; the errors name their cures.
+OF_HANDSHAKES: Mapping[HandshakeFault | None, FaultKind] = {
+    None: FaultKind.TLS_OR_LOGIN,
+    **{each: FaultKind[each.name] for each in HandshakeFault},
+}
 CURES: Mapping[FaultKind, str] = {
     FaultKind.CONNECTION_REFUSED: "Start the broker, or give the host and port of its `listeners`.",
     FaultKind.UNKNOWN_HOST: _NAMES,
     FaultKind.NO_ANSWER: "Check address, network and firewall; if the process is there and hangs, restart it.",
-    FaultKind.TLS_OR_LOGIN: "Give the address of a PLAINTEXT listener: this client has neither TLS nor SASL.",
+    **dict.fromkeys(
+        OF_HANDSHAKES.values(),
+        "Give the address of a listener that fits security.protocol, ssl.*, sasl.* of --cluster.",
+    ),
     FaultKind.WEB_SERVER: _BROKERS,
     FaultKind.ZOOKEEPER: f"{_BROKERS} Clients have not needed ZooKeeper's address since Apache Kafka 0.9.",
     FaultKind.OLD_BROKER: "Upgrade the broker to Apache Kafka 0.11 or newer.",
@@ -166,7 +176,10 @@ async def _look(address: Address, settings: ConnectionSettings, environment: Env
             connection.close()
     except ClientError as error:
         kind = await _kind(address, error, environment)
-        seen.fault = fault(kind, format_servers([address]), str(error).partition(";")[0], CURES[kind])
+        what, _, cure = str(error).partition("; ")
+        if not cure or kind not in OF_HANDSHAKES.values():
+            cure = CURES[kind]
+        seen.fault = fault(kind, format_servers([address]), what, f"{cure[0].upper()}{cure[1:].rstrip('.')}.")
         return seen
     seen.cluster_id = answer.cluster_id
     seen.nodes = [Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers]
@@ -179,8 +192,10 @@ async def _kind(address: Address, error: ClientError, environment: Environment) 
         return FaultKind.UNKNOWN_HOST
     if isinstance(error, BrokerTooOldError):
         return FaultKind.OLD_BROKER
-    if isinstance(error, SecurityMismatchError):
-        return FaultKind.TLS_OR_LOGIN
+    if isinstance(error, ConnectError) and (
+        error.why is not None or isinstance(error, SecurityMismatchError | AuthenticationError)
+    ):
+        return OF_HANDSHAKES[error.why]
     if isinstance(error, NotKafkaError):
         found = error.found or await diagnose(environment.network, *address)
         by_found: Mapping[Enum, FaultKind] = {

@@ -6,6 +6,7 @@ Fields added, left out or renamed and wider numbers, the usual cases, are done w
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -16,27 +17,13 @@ from typing import Any
 import numpy
 import pyarrow
 
+from ottla.decoding.avro_resolution import AvroValueError, Read, default_of, reader_of, written_fields
+from ottla.decoding.avro_schemas import PRIMITIVES, AvroNode, AvroSchemaError, NodeField, parse_node
+from ottla.decoding.framing import NO_FRAMING
+from ottla.decoding.registry import Schemas, SchemaText
 from ottla.records.extras import require_extra
-from ottla.spark.decoding.avro_columns import AvroColumn, AvroColumns, parse_columns
-from ottla.spark.decoding.avro_resolution import AvroValueError, Read, default_of, reader_of, written_fields
-from ottla.spark.decoding.avro_schemas import (
-    PRIMITIVES,
-    AvroNode,
-    AvroSchemaError,
-    NodeField,
-    parse_node,
-    plain_json,
-    why_too_large,
-)
-from ottla.spark.decoding.framing import (
-    LIKELY_IDS,
-    NO_FRAMING,
-    NOT_FRAMED,
-    all_bad,
-    frame_ids,
-    put_together,
-    split_frames,
-)
+from ottla.spark.decoding.avro_columns import AvroColumn, AvroColumns, parse_columns, why_too_large
+from ottla.spark.decoding.framing import LIKELY_IDS, NOT_FRAMED, all_bad, frame_ids, put_together, split_frames
 from ottla.spark.decoding.halving import (
     ColumnFormat,
     Decoded,
@@ -45,7 +32,6 @@ from ottla.spark.decoding.halving import (
     read_singly,
     read_together,
 )
-from ottla.spark.decoding.registry import Schemas, SchemaText
 
 require_extra("valueFormat=avro", "spark-decode", "pyruhvro")
 
@@ -237,6 +223,35 @@ def _looks_framed(values: pyarrow.BinaryArray) -> numpy.ndarray:
 def _suspicion(value: bytes) -> str:
     schema_id = int(frame_ids(pyarrow.array([value]))[0])
     return f"it begins as the framing of a registry's schema {schema_id} does, and continues behind its record"
+
+
+def plain_json(node: AvroNode, *, bytes_as: str = "bytes") -> str:
+    """The JSON of a schema for readers of plain values: without logical types, defaults and aliases.
+
+    Its names are others: readers do not agree on those of namespaces.
+    """
+    return json.dumps(_plain(node, {}, bytes_as))
+
+
+def _plain(node: AvroNode, names: dict[int, str], bytes_as: str) -> Any:
+    if node.type == "union":
+        return [_plain(each, names, bytes_as) for each in node.branches]
+    if node.type in PRIMITIVES:
+        return bytes_as if node.type == "bytes" else node.type
+    if node.type == "array":
+        return {"type": "array", "items": _plain(node.item, names, bytes_as)}
+    if node.type == "map":
+        return {"type": "map", "values": _plain(node.item, names, bytes_as)}
+    if id(node) in names:
+        return names[id(node)]
+    names[id(node)] = f"Type{len(names)}"
+    named = {"type": node.type, "name": names[id(node)]}
+    if node.type == "enum":
+        return named | {"symbols": list(node.symbols)}
+    if node.type == "fixed":
+        return named | {"size": node.size}
+    fields = [{"name": each.name, "type": _plain(each.node, names, bytes_as)} for each in node.fields]
+    return named | {"fields": fields}
 
 
 def _is_plain(node: AvroNode, within: tuple[str, ...]) -> bool:

@@ -13,7 +13,8 @@ import numpy
 import pyarrow
 import pyarrow.compute as compute
 
-from ottla.spark.decoding.avro_schemas import AvroNode, AvroSchemaError, NodeField, parse_node, why_too_large
+from ottla.decoding.avro_schemas import AvroNode, AvroSchemaError, NodeField, parse_node
+from ottla.spark.decoding import column_limits
 
 _PRIMITIVES: dict[str, pyarrow.DataType] = {
     "boolean": pyarrow.bool_(),
@@ -89,6 +90,16 @@ def parse_columns(text: str, references: Sequence[str] = (), wanted: Sequence[st
             raise AvroSchemaError(f"{name}: {reason}; {_CURE}")
     columns = tuple(AvroColumn(fields[name], _column(fields[name].node, name, (node.name,))) for name in names)
     return AvroColumns(node, columns)
+
+
+def why_too_large(node: AvroNode) -> str:
+    """Why a type is too large for a column; empty if it is not."""
+    return column_limits.why_too_large(node, _inner)
+
+
+def _inner(node: AvroNode) -> tuple[int, list[AvroNode]]:
+    inner = [*node.branches, *(each.node for each in node.fields), *([node.items] if node.items else [])]
+    return {"union": 0, "map": 2}.get(node.type, 1), inner
 
 
 def _column(node: AvroNode, path: str, within: tuple[str, ...]) -> AvroType:

@@ -91,8 +91,8 @@ def _avro(options: DecodingOptions) -> ColumnFormat:
 
 
 def _protobuf(options: DecodingOptions) -> ColumnFormat:
+    from ottla.decoding.values import ProtobufSchemaError
     from ottla.spark.decoding.protobuf_batches import FramedProtobuf, ProtobufBatches
-    from ottla.spark.decoding.protobuf_messages import ProtobufSchemaError
 
     try:
         batches = ProtobufBatches(options.descriptor_set, options.message, options.wanted)

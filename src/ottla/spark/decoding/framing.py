@@ -1,7 +1,4 @@
-"""The framing of schema registries: a byte 0, the schema's id in four bytes, and for Protobuf which message it is.
-
-Source: Confluent's "wire format", which other registries write, too.
-"""
+"""The framing of schema registries, of whole batches: ids and what is behind them, and rows put together again."""
 
 from __future__ import annotations
 
@@ -10,18 +7,13 @@ from dataclasses import dataclass
 import numpy
 import pyarrow
 
+from ottla.decoding.framing import MAGIC, NO_FRAMING, PREFIX_LENGTH
 from ottla.spark.decoding.halving import ColumnFormat, Decoded
 
-MAGIC = 0
-ID_LENGTH = 4
-PREFIX_LENGTH = 1 + ID_LENGTH
 #: An id for values without framing.
 NOT_FRAMED = -1
-#: Most levels of nested messages in a Protobuf file; a longer path is not one of message indexes.
-MAX_INDEXES = 100
 #: Registries number schemas from 1.
 LIKELY_IDS = range(1, 1 << 24)
-NO_FRAMING = "no framing of a schema registry: it does not begin with a byte 0 and a schema id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,44 +46,6 @@ def frame_ids(values: pyarrow.BinaryArray) -> numpy.ndarray:
         number = number << 8 | content[starts[framed] + place]
     ids[framed] = number
     return ids
-
-
-def take_indexes(body: bytes) -> tuple[tuple[int, ...], int] | None:
-    """The path to a message in its Protobuf file, and where the message begins; None where there is none.
-
-    A single 0 stands for the first message of the file, the usual one.
-    """
-    count, at = _zigzag(body, 0)
-    if count == 0:
-        return (0,), at
-    if count is None or not 0 < count <= MAX_INDEXES:
-        return None
-    path = []
-    for _ in range(count):
-        index, at = _zigzag(body, at)
-        if index is None or index < 0:
-            return None
-        path.append(index)
-    return tuple(path), at
-
-
-def encode_indexes(path: tuple[int, ...]) -> bytes:
-    """The usual bytes for a path of indexes, each of which is below 64 in any real file; else they are read."""
-    if path == (0,):
-        return b"\x00"
-    return bytes(min(each, 63) * 2 for each in (len(path), *path))
-
-
-def _zigzag(body: bytes, at: int) -> tuple[int | None, int]:
-    value = shift = 0
-    while at < len(body) and shift < 64:
-        byte = body[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    return None, at
 
 
 def put_together(schema: pyarrow.Schema, rows: int, groups: list[tuple[numpy.ndarray, Decoded]]) -> Decoded:

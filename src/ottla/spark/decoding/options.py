@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow
 
-from ottla.spark.decoding.registry import DEFAULT_TIMEOUT_MS, Schemas, SchemaText, find_schemas
+from ottla.decoding.registry import DEFAULT_TIMEOUT_MS, Schemas, SchemaText
+from ottla.spark.decoding.registry import find_schemas
 from ottla.spark.decoding.schemas import parse_schema
 from ottla.spark.errors import OptionError
 from ottla.spark.options import SparkOptions

@@ -8,16 +8,9 @@ import numpy
 import pyarrow
 import pyarrow.compute as compute
 
+from ottla.decoding.framing import NO_FRAMING, encode_indexes, take_indexes
 from ottla.records.extras import require_extra
-from ottla.spark.decoding.framing import (
-    NO_FRAMING,
-    NOT_FRAMED,
-    all_bad,
-    encode_indexes,
-    put_together,
-    split_frames,
-    take_indexes,
-)
+from ottla.spark.decoding.framing import NOT_FRAMED, all_bad, put_together, split_frames
 from ottla.spark.decoding.halving import (
     ColumnFormat,
     Decoded,
@@ -34,7 +27,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from ottla.spark.decoding.protobuf_messages import column_type, find_message, message_paths, refuse_no_columns
+from ottla.decoding.protobuf_messages import message_paths
+from ottla.spark.decoding.protobuf_messages import column_type, find_message, refuse_no_columns
 
 _CONFIG = ptars.PtarsConfig(
     timestamp_tz="UTC", timestamp_unit="us", duration_unit="us", enum_repr="string", list_value_name="element"

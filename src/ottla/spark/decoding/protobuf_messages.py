@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow
-from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from ottla.decoding.protobuf_messages import message_of, read_descriptors
+from ottla.decoding.values import ProtobufSchemaError
 from ottla.spark.decoding.column_limits import why_too_large
 
 #: Types that are read as the bytes that they are written as, where they are only looked for.
@@ -22,34 +23,12 @@ _CURE = "name the fields that you want with valueColumns"
 UINT64_DIGITS = 20
 
 
-class ProtobufSchemaError(ValueError):
-    """A descriptor set or a message that cannot be decoded; the message says what to do."""
-
-
 def find_message(descriptor_set: bytes, name: str, wanted: Sequence[str] = ()) -> Descriptor:
     """The message `name`, with the fields `wanted` only, where any are named. Raises ProtobufSchemaError."""
-    files = descriptor_pb2.FileDescriptorSet()
-    try:
-        files.ParseFromString(descriptor_set)
-    except DecodeError:
-        files.Clear()
-    if not files.file:
-        raise ProtobufSchemaError("not a descriptor set; make one with protoc --include_imports --descriptor_set_out")
+    files = read_descriptors(descriptor_set)
     if wanted:
         _keep_fields(files, name, wanted)
-    pool = descriptor_pool.DescriptorPool()
-    try:
-        for file in files.file:
-            pool.Add(file)
-        message = pool.FindMessageTypeByName(name)
-    except KeyError:
-        known = sorted(f"{file.package}.{each.name}".lstrip(".") for file in files.file for each in file.message_type)
-        raise ProtobufSchemaError(f"no message {name!r}; there are {', '.join(known[:20])}") from None
-    except TypeError as problem:
-        raise ProtobufSchemaError(f"not whole ({problem}); make it with protoc --include_imports") from None
-    if not message.fields:
-        raise ProtobufSchemaError(f"message {name} has no fields")
-    return message
+    return message_of(files, name)
 
 
 def refuse_no_columns(message: Descriptor, names: Sequence[str]) -> None:
@@ -64,32 +43,6 @@ def refuse_no_columns(message: Descriptor, names: Sequence[str]) -> None:
 def _inner(field: FieldDescriptor) -> tuple[int, Sequence[FieldDescriptor]]:
     """The levels of a field and the fields of its message: two levels for lists and maps, which have no presence."""
     return 2 - field.has_presence, () if field.message_type is None else field.message_type.fields
-
-
-def message_paths(message: Descriptor) -> tuple[tuple[int, ...], ...]:
-    """Return a message's paths in its file, as registries write them: indexes among its siblings, outer first.
-
-    A map field has an entry message of its own beside the others, which only some serializers count. The path without
-    entries comes second, unless another message has it.
-    """
-    counted, uncounted = _paths(message.file, with_entries=True), _paths(message.file, with_entries=False)
-    path, short = counted[message.full_name], uncounted.get(message.full_name, ())
-    others = {each for name, each in counted.items() if name != message.full_name and name in uncounted}
-    return (path,) if short in others or short in ((), path) else (path, short)
-
-
-def _paths(file: FileDescriptor, *, with_entries: bool) -> dict[str, tuple[int, ...]]:
-    """The path of each message by its full name, with or without the entry messages of map fields."""
-    paths: dict[str, tuple[int, ...]] = {}
-
-    def add(messages: Sequence[Descriptor], outer: tuple[int, ...]) -> None:
-        counted = [each for each in messages if with_entries or not each.GetOptions().map_entry]
-        for place, each in enumerate(counted):
-            paths[each.full_name] = (*outer, place)
-            add(each.nested_types, (*outer, place))
-
-    add(list(file.message_types_by_name.values()), ())
-    return paths
 
 
 def column_type(read: pyarrow.DataType) -> pyarrow.DataType:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from ottla.client.exporting import MetricsServer
 from ottla.spark.listening.progress import BatchProgress, Lag, read_progress
-from ottla.spark.listening.prometheus import MetricsServer, register, serve
+from ottla.spark.listening.prometheus import register, serve
 from ottla.spark.listening.queries import Queries, Query
 from ottla.spark.listening.source_watch import SourceId, SourceWatch, options_of
 from ottla.spark.listening.text import batch_line, report

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.client.exporting import MetricsServer, serve_collector
 from ottla.records.extras import require_extra
 from ottla.spark.listening.progress import Lag, QueryState, SourceProgress
 from ottla.spark.listening.queries import Query
 
 if TYPE_CHECKING:
-    from threading import Thread
-    from wsgiref.simple_server import WSGIServer
-
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -62,25 +60,6 @@ class QueryCollector:
         yield from families.values()
 
 
-class MetricsServer:
-    """An endpoint over HTTP, in a thread."""
-
-    def __init__(self, server: WSGIServer, thread: Thread) -> None:
-        self._server = server
-        self._thread = thread
-
-    @property
-    def port(self) -> int:
-        """The port listened on."""
-        return int(self._server.server_port)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 def register(registry: CollectorRegistry, queries: Callable[[], Sequence[Query]]) -> Callable[[], None]:
     """Add the metrics to a registry; what it gives takes them out again. Raises MissingExtraError."""
     require_extra("metrics of queries", "metrics", "prometheus_client")
@@ -92,11 +71,7 @@ def register(registry: CollectorRegistry, queries: Callable[[], Sequence[Query]]
 def serve(host: str, port: int, queries: Callable[[], Sequence[Query]]) -> MetricsServer:
     """Serve the metrics at `http://host:port/metrics`. Raises MissingExtraError, OSError."""
     require_extra("metrics of queries", "metrics", "prometheus_client")
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    registry = CollectorRegistry()
-    register(registry, queries)
-    return MetricsServer(*start_http_server(port, host, registry))
+    return serve_collector(host, port, QueryCollector(queries))
 
 
 def _families() -> dict[str, Family]:

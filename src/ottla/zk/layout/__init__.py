@@ -6,6 +6,8 @@ keys; other software reads them. Each class describes one znode (or one family o
 
 from __future__ import annotations
 
+from ottla.zk.layout.acls import AclChangeZnode as AclChangeZnode
+from ottla.zk.layout.acls import AclZnode as AclZnode
 from ottla.zk.layout.admin import DeleteTopicZnode as DeleteTopicZnode
 from ottla.zk.layout.admin import IsrChangeNotificationZnode as IsrChangeNotificationZnode
 from ottla.zk.layout.admin import LogDirEventNotificationZnode as LogDirEventNotificationZnode
@@ -29,6 +31,7 @@ from ottla.zk.layout.cluster import ProducerIdBlockZnode as ProducerIdBlockZnode
 from ottla.zk.layout.codec import KraftMigrationError as KraftMigrationError
 from ottla.zk.layout.codec import ZnodeDataError as ZnodeDataError
 from ottla.zk.layout.configs import DEFAULT_ENTITY as DEFAULT_ENTITY
+from ottla.zk.layout.configs import SALT_SECRET_PATH as SALT_SECRET_PATH
 from ottla.zk.layout.configs import BrokerConfigZnode as BrokerConfigZnode
 from ottla.zk.layout.configs import ClientConfigZnode as ClientConfigZnode
 from ottla.zk.layout.configs import ConfigChangeZnode as ConfigChangeZnode
@@ -43,3 +46,5 @@ from ottla.zk.layout.consumers import ConsumerOffsetZnode as ConsumerOffsetZnode
 from ottla.zk.layout.consumers import ConsumerRegistration as ConsumerRegistration
 from ottla.zk.layout.consumers import PartitionOwnerZnode as PartitionOwnerZnode
 from ottla.zk.layout.consumers import SubscriptionPattern as SubscriptionPattern
+from ottla.zk.layout.delegation_tokens import DelegationTokenChangeZnode as DelegationTokenChangeZnode
+from ottla.zk.layout.delegation_tokens import DelegationTokenZnode as DelegationTokenZnode

@@ -10,6 +10,8 @@ from ottla.zk.layout.codec import ZnodeDataError, dump, expected, load_any, load
 
 DEFAULT_ENTITY = "<default>"
 """In place of a name: the default for all without settings of their own."""
+SALT_SECRET_PATH = "/config/users_salt_secret"
+"""Random bytes of the cluster, by which unknown users get salts; ottla's own, and `/config/users…` is sensitive."""
 
 
 def entity_name(name: str | None) -> str:
@@ -87,7 +89,11 @@ class UserConfigZnode:
 
     ROOT = "/config/users"
     encode = _ConfigZnode.encode
-    decode = staticmethod(load_settings)
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> dict[str, str]:
+        """A node without data, made for those below it, has no settings. Raises `ZnodeDataError`."""
+        return load_settings(path, data) if data else {}
 
     @staticmethod
     def path(user: str | None) -> str:

@@ -17,7 +17,9 @@ from ottla.zk.acl import IP_SCHEME, READ, Identity, may_do
 from ottla.zk.watches import GuardedEvent, RemoteWatcher, WatchEvent
 
 if TYPE_CHECKING:
-    from ottla.env.network import EventLoop, StreamSocket
+    from ottla.env.network import EventLoop
+    from ottla.net.streams import ByteStream
+    from ottla.security.sasl import ServerExchange
     from ottla.zk.sessions import Session
     from ottla.zk.store import TreeStore
 
@@ -97,7 +99,7 @@ class ClientConnection(RemoteWatcher):
         "_queued_bytes",
         "_ready",
         "_service",
-        "_socket",
+        "_stream",
         "_unsent",
         "_wanted",
         "closed",
@@ -106,14 +108,15 @@ class ClientConnection(RemoteWatcher):
         "peer_port",
         "received",
         "received_at_ms",
+        "sasl",
         "sent",
         "session",
         "zxid",
     )
 
-    def __init__(self, loop: EventLoop, stream: StreamSocket, service: ZkService) -> None:
+    def __init__(self, loop: EventLoop, stream: ByteStream, service: ZkService) -> None:
         self._loop = loop
-        self._socket = stream
+        self._stream = stream
         self._service = service
         #: The received part of an incomplete frame, and the size at which to parse it again.
         self._partial = bytearray()
@@ -128,6 +131,8 @@ class ClientConnection(RemoteWatcher):
         self.peer_host = stream.peer_host
         self.peer_port = stream.peer_port
         self.identities: tuple[Identity, ...] = (Identity(IP_SCHEME, stream.peer_host),)
+        #: The login by SASL that is under way.
+        self.sasl: ServerExchange | None = None
         self.session: Session | None = None
         #: The highest zxid in the queued responses and events.
         self.zxid = 0
@@ -135,7 +140,7 @@ class ClientConnection(RemoteWatcher):
         self.sent = 0
         self.received_at_ms = 0.0
         self.closed = False
-        loop.add_reader(stream.fd, self._on_readable)
+        stream.add_reader(self._on_readable)
 
     # Receiving
 
@@ -143,7 +148,7 @@ class ClientConnection(RemoteWatcher):
         service = self._service
         scratch = service.scratch
         try:
-            count = self._socket.recv_into(scratch)
+            count = self._stream.recv_into(scratch)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -217,14 +222,14 @@ class ClientConnection(RemoteWatcher):
 
     def _pause(self) -> None:
         self._paused = True
-        self._loop.remove_reader(self._socket.fd)
+        self._stream.remove_reader()
 
     def _resume(self) -> None:
         """Handle waiting requests, now that the client has received its responses."""
         if self.closed or self._close_when_sent or not self._paused or self._has_too_much_queued():
             return
         self._paused = False
-        self._loop.add_reader(self._socket.fd, self._on_readable)
+        self._stream.add_reader(self._on_readable)
         if self._partial:
             self._work_slice(bytes(self._partial))
 
@@ -283,7 +288,7 @@ class ClientConnection(RemoteWatcher):
 
     def _send(self, data: memoryview | bytes) -> None:
         try:
-            sent = self._socket.send(data, 0)
+            sent = self._stream.send(data, 0)
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
@@ -292,12 +297,12 @@ class ClientConnection(RemoteWatcher):
         self._queued_bytes -= sent
         if sent < len(data):
             if self._unsent is None:
-                self._loop.add_writer(self._socket.fd, self._on_writable)
+                self._stream.add_writer(self._on_writable)
             self._unsent = memoryview(data)[sent:]
             return
         if self._unsent is not None:
             self._unsent = None
-            self._loop.remove_writer(self._socket.fd)
+            self._stream.remove_writer()
             self._service.long_queues.discard(self)
         if self._close_when_sent and not self._ready and not self._held:
             self.close()
@@ -336,10 +341,10 @@ class ClientConnection(RemoteWatcher):
             return
         self.closed = True
         if not self._paused:
-            self._loop.remove_reader(self._socket.fd)
+            self._stream.remove_reader()
         if self._unsent is not None:
-            self._loop.remove_writer(self._socket.fd)
-        self._socket.close()
+            self._stream.remove_writer()
+        self._stream.close()
         self._held.clear()
         self._ready.clear()
         self._service.connection_closed(self)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.env.disk import DiskError
 from ottla.zk import wire
-from ottla.zk.acl import DIGEST_SCHEME, IP_SCHEME, OPEN_ACL, READ, check_access, digest_identity, shown_acl
+from ottla.zk.acl import (
+    DIGEST_SCHEME,
+    IP_SCHEME,
+    OPEN_ACL,
+    READ,
+    SASL_SCHEME,
+    SUPER,
+    SUPER_USER,
+    Identity,
+    check_access,
+    digest_identity,
+    shown_acl,
+)
 from ottla.zk.errors import (
     AUTH_FAILED_CODE,
     MARSHALLING_ERROR_CODE,
@@ -27,6 +40,8 @@ if TYPE_CHECKING:
     from ottla.zk.server.connection import ClientConnection
     from ottla.zk.store import TreeStore
 
+log = logging.getLogger("ottla.zk.server")
+
 Handler: TypeAlias = "Callable[[ClientConnection, int, bytes, int, int], None]"
 CallSoon: TypeAlias = Callable[..., object]
 
@@ -38,13 +53,20 @@ class Requests:
     """The requests of clients that have a session."""
 
     def __init__(
-        self, store: TreeStore, call_soon: CallSoon, session_closed: Callable[[ClientConnection, int], None]
+        self,
+        store: TreeStore,
+        call_soon: CallSoon,
+        session_closed: Callable[[ClientConnection, int], None],
+        users: Mapping[str, str],
+        nonce: Callable[[], str],
     ) -> None:
         self._store = store
         self._tree = store.tree
         self._watches = store.watches
         self._call_soon = call_soon
         self._session_closed = session_closed
+        self._users = users
+        self._nonce = nonce
         self._handlers: dict[int, Handler] = {
             Op.GET_DATA: self._get_data,
             Op.EXISTS: self._exists,
@@ -58,6 +80,7 @@ class Requests:
             Op.SET_WATCHES: self._set_watches,
             Op.SET_WATCHES2: self._set_watches2,
             Op.CLOSE_SESSION: self._close_session,
+            **({Op.SASL: self._sasl} if users else {}),
             **Inquiries(store).handlers,
             **{op: self._changer(op) for op in (Op.CREATE, Op.CREATE2, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.CHECK)},
         }
@@ -231,11 +254,38 @@ class Requests:
         packet = wire.auth_packet(data, position, end)
         known = connection.identities
         if packet.scheme == DIGEST_SCHEME and len(known) < MOST_IDENTITIES:
-            identity = digest_identity(packet.auth)
-            if identity not in known:
-                connection.identities = (*known, identity)
+            _add(connection, digest_identity(packet.auth))
         elif packet.scheme != IP_SCHEME:
             connection.answer(xid, 0, AUTH_FAILED_CODE)
             connection.close_when_sent()
             return
         connection.answer(xid, 0)
+
+    def _sasl(self, connection: ClientConnection, xid: int, data: bytes, position: int, end: int) -> None:
+        """One step of a login by DIGEST-MD5."""
+        from ottla.security.digest_md5 import DigestMd5Server
+        from ottla.security.scram import SaslError
+
+        token = wire.sasl_token(data, position, end)
+        if connection.sasl is None:
+            connection.sasl = DigestMd5Server(self._users, self._nonce())
+        exchange = connection.sasl
+        try:
+            answer = exchange.step(token)
+        except SaslError as error:
+            where = f"{connection.peer_host}:{connection.peer_port}"
+            log.warning("the login of user %r from %s is refused: %s", exchange.user, where, error)
+            connection.answer(xid, 0, AUTH_FAILED_CODE, wire.buffer_body(None))
+            connection.close_when_sent()
+            return
+        if exchange.is_complete:
+            connection.sasl = None
+            _add(connection, Identity(SASL_SCHEME, exchange.user))
+            if exchange.user == SUPER_USER:
+                _add(connection, SUPER)
+        connection.answer(xid, 0, 0, wire.buffer_body(answer))
+
+
+def _add(connection: ClientConnection, identity: Identity) -> None:
+    if identity not in connection.identities:
+        connection.identities = (*connection.identities, identity)

@@ -6,13 +6,17 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError, listen
+from ottla.net.streams import PlainStream
+from ottla.security.errors import SecurityError
 from ottla.zk import wire
+from ottla.zk.acl import X509_SCHEME, Identity
 from ottla.zk.server import four_letter_words
 from ottla.zk.server.connection import RECEIVED_PER_SLICE, ClientConnection
 from ottla.zk.server.requests import Requests
@@ -21,8 +25,9 @@ from ottla.zk.tree import OpenSession
 
 if TYPE_CHECKING:
     from ottla.env.clock import Clock
-    from ottla.env.network import ListeningSocket
+    from ottla.env.network import ListeningSocket, StreamSocket
     from ottla.env.randomness import Randomness
+    from ottla.zk.server.zoo_cfg import SecureListener
     from ottla.zk.store import TreeStore
 
 log = logging.getLogger("ottla.zk.server")
@@ -36,6 +41,8 @@ ACCEPT_PAUSE_S = 0.1
 MOST_SESSIONS = 1_000_000
 #: Timeout for a connection to ask for a session.
 SESSIONLESS_S = 10.0
+#: Random bytes in a challenge of SASL.
+NONCE_BYTES = 24
 #: The client's timeout is an i32.
 LONGEST_TIMEOUT_MS = 2**31 - 1
 #: Shortest and longest interval between checks for expired sessions, seconds.
@@ -75,9 +82,11 @@ class ZooKeeperServer:
         clock: Clock,
         randomness: Randomness,
         host: str = "127.0.0.1",
-        port: int = DEFAULT_PORT,
+        port: int | None = DEFAULT_PORT,
         settings: ServerSettings | None = None,
         on_failure: Callable[[DiskError], None] = lambda error: None,
+        users: Mapping[str, str] | None = None,
+        secure: SecureListener | None = None,
     ) -> None:
         self.store = store
         self.scratch = memoryview(bytearray(RECEIVED_PER_SLICE))
@@ -88,9 +97,14 @@ class ZooKeeperServer:
         self._host = host
         self._wanted_port = port
         self._on_failure = on_failure
+        self._randomness = randomness
+        #: Passwords of those who may log in by SASL.
+        self._users = users or {}
         self._secret = randomness.uuid().bytes
         self._next_session_id = 0
         self._listening: ListeningSocket | None = None
+        self._secure = secure
+        self._listening_for_tls: ListeningSocket | None = None
         self._stopped = False
         self._connections: dict[ClientConnection, None] = {}
         self._per_host: Counter[str] = Counter()
@@ -109,9 +123,14 @@ class ZooKeeperServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
-        assert self._listening is not None, "it was not started"
+        """The port without TLS that it listens on."""
+        assert self._listening is not None, "it was not started, or has none"
         return self._listening.port
+
+    @property
+    def secure_port(self) -> int | None:
+        """The port for TLS, None where there is none."""
+        return None if self._listening_for_tls is None else self._listening_for_tls.port
 
     async def start(self) -> None:
         """Listen, and restore the store's sessions: each gets its whole timeout.
@@ -119,61 +138,104 @@ class ZooKeeperServer:
         Raises `NetworkError` if the port is not available, `DiskError` if the store cannot be written.
         """
         self._loop = asyncio.get_running_loop()
-        self._listening = listen(self._host, self._wanted_port)
         try:
+            if self._wanted_port is not None:
+                self._listening = listen(self._host, self._wanted_port)
+            if self._secure is not None:
+                self._listening_for_tls = listen(self._secure.host, self._secure.port)
             self.store.listen(self)
-        except DiskError:
-            self._listening.close()
+        except (DiskError, NetworkError):
+            self._close_listening()
             raise
-        self._requests = Requests(self.store, self._loop.call_soon, self._session_ended)
+        self._requests = Requests(
+            self.store,
+            self._loop.call_soon,
+            self._session_ended,
+            self._users,
+            lambda: self._randomness.secret_bytes(NONCE_BYTES).hex(),
+        )
         now_ms = self._clock.monotonic_ms()
         for session_id, session in self.store.tree.sessions.items():
             self.sessions.open(session_id, session.password, session.timeout_ms, now_ms)
         newest = max(self.store.tree.sessions, default=0)
         self._next_session_id = max(newest + 1, first_session_id(self._clock.now_ms()))
-        self._loop.add_reader(self._listening.fd, self._accept)
+        self._accept_again()
         self._look_later()
 
     async def stop(self) -> None:
         """Close all connections. Sessions continue when the store is served again."""
-        if self._listening is None:
+        listening = [each for each in (self._listening, self._listening_for_tls) if each is not None]
+        if not listening:
             return
         self._stopped = True
-        self._loop.remove_reader(self._listening.fd)
-        self._listening.close()
+        for each in listening:
+            self._loop.remove_reader(each.fd)
+        self._close_listening()
         if self._timer is not None:
             self._timer.cancel()
         for connection in list(self._connections):
             connection.close()
         self.store.listen(None)
 
+    def _close_listening(self) -> None:
+        for listening in (self._listening, self._listening_for_tls):
+            if listening is not None:
+                listening.close()
+
     # Connections
 
-    def _accept(self) -> None:
-        assert self._listening is not None
+    def _accept(self, listening: ListeningSocket) -> None:
         for _ in range(ACCEPTS_PER_SLICE):
             try:
-                stream = self._listening.accept()
+                socket = listening.accept()
             except NetworkError as error:
                 log.warning("%s", error)
-                self._loop.remove_reader(self._listening.fd)
+                self._loop.remove_reader(listening.fd)
                 self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
                 return
-            if stream is None:
+            if socket is None:
                 return
             limit = self.settings.max_client_connections
-            if len(self._connections) >= self.settings.max_connections or 0 < limit <= self._per_host[stream.peer_host]:
-                log.warning("too many connections: one from %s is refused", stream.peer_host)
-                stream.close()
+            if len(self._connections) >= self.settings.max_connections or 0 < limit <= self._per_host[socket.peer_host]:
+                log.warning("too many connections: one from %s is refused", socket.peer_host)
+                socket.close()
                 continue
-            connection = ClientConnection(self._loop, stream, self)
+            connection = self._connection(socket, is_secure=listening is self._listening_for_tls)
             self._connections[connection] = None
-            self._per_host[stream.peer_host] += 1
+            self._per_host[socket.peer_host] += 1
             self._loop.call_later(SESSIONLESS_S, connection.close_without_session)
 
+    def _connection(self, socket: StreamSocket, *, is_secure: bool) -> ClientConnection:
+        if not is_secure:
+            return ClientConnection(self._loop, PlainStream(self._loop, socket), self)
+        from ottla.net.tls import TlsByteStream
+        from ottla.security.principal import principal_name
+
+        assert self._secure is not None
+        stream = TlsByteStream(self._loop, socket.start_tls(self._secure.context))
+        connection = ClientConnection(self._loop, stream, self)
+
+        def established(certificate: bytes | None) -> None:
+            if certificate is not None:
+                try:
+                    identity = Identity(X509_SCHEME, principal_name(certificate))
+                except SecurityError as error:
+                    failed(str(error))
+                    return
+                connection.identities = (*connection.identities, identity)
+
+        def failed(cause: str) -> None:
+            if cause:
+                self.refused(connection, f"its TLS handshake failed: {cause}")
+            connection.close()
+
+        stream.begin(established, failed)
+        return connection
+
     def _accept_again(self) -> None:
-        if self._listening is not None and not self._stopped:
-            self._loop.add_reader(self._listening.fd, self._accept)
+        for listening in (self._listening, self._listening_for_tls):
+            if listening is not None and not self._stopped:
+                self._loop.add_reader(listening.fd, partial(self._accept, listening))
 
     def begin_slice(self, connection: ClientConnection) -> None:
         """See `Service.begin_slice`."""

@@ -290,7 +290,10 @@ def test_topics_partitions_and_settings_are_followed_while_it_runs(
         ({"groups": "*"}, "groups: '\\*' is not a regular expression"),
         ({"target_settings": {"acks": "1"}}, "target_settings: a mirror needs acks=all"),
         ({"source_settings": {"fetch.max.byte": "1"}}, "no client has a setting 'fetch.max.byte'"),
-        ({"source_settings": {"security.protocol": "SASL_SSL"}}, "security.protocol"),
+        (
+            {"source_settings": {"security.protocol": "SASL_SSL"}},
+            "sasl.mechanism=GSSAPI .Kerberos, the default. logs in by",
+        ),
         ({"source_settings": {"group.id": "x"}}, "group.id is not given here"),
         ({"refresh_interval_ms": 0}, "refresh_interval_ms is 0"),
         ({}, "are of the same cluster"),

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaClient, KafkaConsumer, KafkaProducer
 from ottla.testing import Broker
 
 #: What the tests are told of the broker; they skip what an older one has not.
-VERSION = "2.4"
+VERSION = "2.6"
 #: As in the configuration that the suite gives to Apache Kafka: its groups have short sessions.
 SETTINGS = {"group.min.session.timeout.ms": 1}
 

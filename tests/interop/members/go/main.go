@@ -53,6 +53,10 @@ func balancers(names string) []kgo.GroupBalancer {
 }
 
 func main() {
+	if os.Args[1] == "round-trips" {
+		roundTrips(os.Args[2], os.Args[3], os.Args[4], os.Args[5:])
+		return
+	}
 	bootstrap, group, topic, clientID, assignors := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
 	sessionMs, _ := strconv.Atoi(os.Args[6])
 	told := func(event string) func(context.Context, *kgo.Client, map[string][]int32) {

@@ -11,8 +11,11 @@ from kazoo.client import KazooClient
 
 from interop.zookeeper.conftest import Server
 from support.ottla_server import OttlaServer
+from support.zk_trees import open_tree
 
 _numbers = itertools.count()
+#: For brokers whose session is to expire; others keep theirs on a busy machine.
+SHORT_SESSION = {"broker.id": "7", "zookeeper.session.timeout.ms": "4000"}
 
 
 @pytest.fixture
@@ -30,8 +33,7 @@ def address(server: Server) -> str:
 @pytest.fixture
 def tree(server: Server, address: str) -> Iterator[KazooClient]:
     """What another process sees of the tree and may change in it."""
-    client = KazooClient(hosts=server.connect)
-    client.start()
+    client = open_tree(server.connect)
     client.ensure_path(address.removeprefix(server.connect))
     client.chroot = address.removeprefix(server.connect)
     yield client
@@ -46,7 +48,7 @@ def serve(tmp_path: Path, address: str) -> Iterator[Callable[..., OttlaServer]]:
 
     def start(**options: object) -> OttlaServer:
         overrides = {
-            "zookeeper.session.timeout.ms": "4000",
+            "zookeeper.session.timeout.ms": "10000",
             "offsets.topic.num.partitions": "2",
             "group.initial.rebalance.delay.ms": "0",
             **options.pop("overrides", {}),  # type: ignore[dict-item]

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
+from interop.zookeeper.brokers.conftest import SHORT_SESSION
 from interop.zookeeper.brokers.test_in_the_tree import admin, read, send
 from interop.zookeeper.conftest import Server
 from support.ottla_server import OttlaServer
@@ -110,7 +111,7 @@ class Changes:
         self.known[name] = 0
 
     def served(self) -> dict[str, int]:
-        topics = self.asker.list_topics(timeout=10).topics
+        topics = self.asker.list_topics(timeout=60).topics
         return {name: len(topic.partitions) for name, topic in topics.items() if name in self.known}
 
     def in_the_tree(self) -> dict[str, int]:
@@ -166,7 +167,7 @@ def test_a_topic_made_by_a_tool_right_after_a_deletion_stays(
         asker = admin(server)
 
         def has_two_partitions(name: str) -> bool:
-            topic = asker.list_topics(timeout=10).topics.get(name)
+            topic = asker.list_topics(timeout=60).topics.get(name)
             return topic is not None and len(topic.partitions) == 2
 
         names = [f"t{number}" for number in range(MADE_ANEW)]
@@ -184,7 +185,7 @@ def test_records_and_changes_through_sessions_that_expire(
     zookeeper: Server, serve: Callable[..., OttlaServer], address: str, tree: KazooClient
 ) -> None:
     with Proxy(zookeeper.port) as proxy:
-        server = serve(zookeeper=f"{proxy.bootstrap}/{address.partition('/')[2]}", overrides={"broker.id": "7"})
+        server = serve(zookeeper=f"{proxy.bootstrap}/{address.partition('/')[2]}", overrides=SHORT_SESSION)
         asker = admin(server)
         asker.create_topics([NewTopic("t", 2, 1)])["t"].result()
         sent: list[str] = []

@@ -15,6 +15,7 @@ from support.apache import ApacheZooKeeper
 from support.ottla_server import OttlaServer
 from support.ottla_zookeeper import OttlaZooKeeper
 from support.waiting import wait_until
+from support.zk_trees import open_tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("Z2", "Z3"), pytest.mark.timeout(600)]
 
@@ -55,7 +56,7 @@ def in_tree(tree: KazooClient) -> dict[str, int]:
 def test_topics_are_made_while_zookeeper_is_killed(own_server: Server, tmp_path, request) -> None:
     server = OttlaServer(
         tmp_path,
-        overrides={"broker.id": "7", "zookeeper.session.timeout.ms": "6000"},
+        overrides={"broker.id": "7", "zookeeper.session.timeout.ms": "30000"},
         arguments=["--zookeeper", own_server.connect],
     )
     request.addfinalizer(server.stop)
@@ -75,8 +76,7 @@ def test_topics_are_made_while_zookeeper_is_killed(own_server: Server, tmp_path,
         stop.set()
         worker.join(SETTLED_S)
     wait_until(lambda: can_make(server, "last"), "topics that can be made", SETTLED_S)
-    tree = KazooClient(hosts=own_server.connect)
-    tree.start()
+    tree = open_tree(own_server.connect)
     request.addfinalizer(tree.close)
     request.addfinalizer(tree.stop)
     wait_until(lambda: tree.get_children("/admin/delete_topics") == [], "the end of deletions", SETTLED_S)

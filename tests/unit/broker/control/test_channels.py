@@ -71,6 +71,8 @@ class PlayedBroker:
         self.failing: set[tuple[str, int]] = set()
         #: Connections that are closed without an answer from now on.
         self.hang_ups = 0
+        #: The error with which it answers UpdateMetadata.
+        self.refusal = ErrorCode.NONE
         self.epoch = -1
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -124,7 +126,7 @@ class PlayedBroker:
             self.hang_ups -= 1
             return None
         if isinstance(request, UpdateMetadataRequest):
-            return encode(UpdateMetadataResponse(), version)
+            return encode(UpdateMetadataResponse(error_code=int(self.refusal)), version)
         if isinstance(request, StopReplicaRequest):
             errors = [
                 StopReplicaPartitionError(topic_name=topic.topic_name, partition_index=each.partition_index)
@@ -271,6 +273,19 @@ def test_a_request_is_repeated_until_it_is_answered(tmp_path: Path) -> None:
         await until(lambda: len(two.requests) == 5)
         asked = "LeaderAndIsr t-0 leader 2 epoch 0 isr [2] new"
         assert two.story(1) == [asked, asked, asked, "UpdateMetadata t-0 leader 2 epoch 0 isr [2]"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_whose_acls_deny_brokers_is_named_with_the_cure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(stage: Stage, broker: Broker) -> None:
+        two = await joined(stage, broker, 2)
+        two.refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert isinstance(await broker.control.admin.create_topic(TopicSpec("t", assignments={0: (2,)})), TopicCreated)
+        await until(lambda: "broker 2 refuses a control request: error 31, not authorized: name this" in caplog.text)
+        assert "super.users, or allow it ClusterAction" in caplog.text
 
     run(tmp_path, scenario)
 

@@ -11,6 +11,7 @@ from ottla.broker.control.dynamic_settings import MOST_WARNINGS, DynamicSettings
 from ottla.cluster.configs import LONGEST_TEXT
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig
+from ottla.config.describe import describe_broker
 from ottla.env.clock import VirtualClock
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
@@ -27,12 +28,12 @@ OWN, DEFAULT = "/config/brokers/7", "/config/brokers/<default>"
 class Ground:
     """A broker's configuration over a tree on a disk that fails when told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, **static: str) -> None:
         self.clock = VirtualClock(1_700_000_000_000)
         self.disk = FaultyDisk(MemoryDisk())
         self.store = TreeStore.open(self.disk, "/t", self.clock)
         self.zk = LocalClient(self.store)
-        self.config = BrokerConfig({}, {}, {}).with_broker_id(7)
+        self.config = BrokerConfig(dict(static), {}, {}).with_broker_id(7)
         self.changes = 0
         self.settings = DynamicSettings(self.zk, self.config, 7, self._changed)
 
@@ -59,6 +60,72 @@ class Ground:
 
 def run(scenario: Coroutine[object, object, None]) -> None:
     asyncio.run(scenario)
+
+
+PASSWORD = "listener.name.x.ssl.keystore.password"
+
+
+@pytest.mark.spec("S2", "S6")
+def test_passwords_are_kept_encrypted_and_encoded_again_with_a_new_secret(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        ground = await Ground(**{"password.encoder.secret": "first"}).ready()
+        assert await ground.change({PASSWORD: "hunter2", "log.retention.ms": "5"}) is None
+        assert ground.config.value(PASSWORD) == "hunter2"
+        data = await ground.data(OWN) or b""
+        assert b"hunter2" not in data
+        assert b'"log.retention.ms":"5"' in data
+        described = {entry.name: entry for entry in describe_broker(ground.config)}[PASSWORD]
+        assert (described.value, described.is_sensitive) == (None, True)
+        assert await ground.change({"log.retention.ms": "6"}) is None, "the password stays"
+        assert ground.config.value(PASSWORD) == "hunter2"
+
+        def another(**secrets: str) -> BrokerConfig:
+            config = BrokerConfig({f"password.encoder.{name}": text for name, text in secrets.items()}, {}, {})
+            return config.with_broker_id(7)
+
+        both = another(secret="second", **{"old.secret": "first"})
+        await DynamicSettings(ground.zk, both, 7, ground._changed).load()
+        assert both.dynamic_own == {PASSWORD: "hunter2", "log.retention.ms": "6"}
+        new, old = another(secret="second"), another(secret="first")
+        await DynamicSettings(ground.zk, new, 7, ground._changed).load()
+        assert new.value(PASSWORD) == "hunter2"
+        assert not caplog.records
+        await DynamicSettings(ground.zk, old, 7, ground._changed).load()
+        assert old.dynamic_own == {"log.retention.ms": "6"}
+        (line,) = [record.message for record in caplog.records]
+        assert line == f"Dynamic password config {PASSWORD} could not be decoded, ignoring."
+
+    run(scenario())
+
+
+@pytest.mark.spec("S2")
+def test_without_a_secret_passwords_are_refused_as_kafka_does() -> None:
+    async def scenario() -> None:
+        ground = await Ground().ready()
+        assert await ground.change({PASSWORD: "hunter2"}, validate_only=True) is None
+        assert await ground.change({PASSWORD: "hunter2"}) == (
+            "Invalid config value for resource ConfigResource(type=BROKER, name='7'): "
+            "Password encoder secret not configured"
+        )
+        assert ground.config.dynamic_own == {}
+        assert await ground.settings._zk.exists(OWN) is None
+
+    run(scenario())
+
+
+@pytest.mark.spec("S2")
+def test_passwords_of_all_brokers_are_refused_as_kafka_does() -> None:
+    """Also those of names that are not known, which would be encoded once more with each change."""
+
+    async def scenario() -> None:
+        ground = await Ground(**{"password.encoder.secret": "first"}).ready()
+        assert await ground.change({"its.ssl.key.password": "hunter2"}, per_broker=False) == (
+            "Invalid config value for resource ConfigResource(type=BROKER, name='<default>'): "
+            "Password config can be defined only at broker level: its.ssl.key.password"
+        )
+        assert await ground.settings._zk.exists(DEFAULT) is None
+
+    run(scenario())
 
 
 def test_a_change_holds_is_kept_and_reported() -> None:

@@ -107,6 +107,20 @@ def test_this_broker_becomes_the_leader(monkeypatch: pytest.MonkeyPatch) -> None
     run(leader, test)
 
 
+def test_a_new_topic_of_this_broker_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "RETRY_S", 3_600)
+    leader = Elsewhere(ErrorCode.LEADER_NOT_AVAILABLE)
+
+    async def test() -> None:
+        log = FakeLog()
+        writer = EvidenceWriter(log, FakeTopics([], log), True, leader)
+        writer.add([note("a")])
+        await until(lambda: writer.written == 1, "the first record")
+        assert (leader.taken, len(log.batches[EVIDENCE_TOPIC, 0])) == ([], 1)
+
+    asyncio.run(test())
+
+
 def test_what_the_leader_refuses_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     leader = Elsewhere(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.server import Broker
+from ottla.broker.server import Broker, _session_cache
 from ottla.cluster.isr import IsrProposal
 from ottla.records.batch import split_batches
 from ottla.wire.codec import decode, encode
@@ -325,7 +325,7 @@ def test_a_follower_of_a_version_without_broker_epochs_joins(tmp_path: Path) -> 
 def test_sessions_of_followers_and_of_consumers_do_not_take_each_others_place(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         led(broker)
-        broker.fetch_sessions = full = broker._session_cache()
+        broker.fetch_sessions = full = _session_cache(broker)
         while full.create(True, [], 0) is not None and len(full) < 1_000:
             pass
         two = await Follower.connect(2, broker)

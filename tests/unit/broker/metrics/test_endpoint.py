@@ -8,12 +8,16 @@ import struct
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla import testing
 from ottla.broker.metrics.catalogue import BROKER_METRICS
 from ottla.broker.metrics.endpoint import MOST_CONNECTIONS, MOST_REQUEST_BYTES, TEXT_FORMAT
 from ottla.broker.metrics.health import not_ready
@@ -23,6 +27,7 @@ from ottla.cluster.topics import TopicSpec
 from ottla.groups.events import OffsetCommit
 from ottla.groups.evidence import Evidence
 from ottla.groups.offsets import StoredOffset
+from ottla.net.tls import TlsTerms
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
 from unit.broker.test_server import config
@@ -145,11 +150,13 @@ def test_every_metric_has_a_value(tmp_path: Path) -> None:
         cause = {"cause": "member_left"}
         closed = {"causes": [cause, cause], "duration_ms": 3000, "members": [{"pause_ms": None}, {"pause_ms": 1500}]}
         broker.groups.rebalance_figures.add([Evidence("g", 0, closed)])
+        broker.listener_tls.terms["SSL"] = TlsTerms(SSLContext(PROTOCOL_TLS_SERVER), lambda certificate: "none", 5000)
         await ask_api_versions(broker)
         values = await scrape(broker)
         names = {name for name, _ in values}
         assert {metric.declaration.name for metric in BROKER_METRICS} == names - set(PROCESS_METRICS)
         expected = {
+            ("ottla_listener_certificate_expiry_timestamp_seconds", ("SSL",)): 5,
             ("kafka_server_brokertopicmetrics_messagesin_total", ("t",)): 3,
             ("kafka_server_brokertopicmetrics_messagesin_total", ("__consumer_offsets",)): 1,
             ("kafka_server_replicamanager_partitioncount", ()): 4,
@@ -257,3 +264,35 @@ def test_a_port_in_use_and_a_missing_package_are_refused(tmp_path: Path, monkeyp
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     message = asyncio.run(start(ottla_metrics_port="0"))
     assert message == "ottla.metrics.port: the metrics endpoint needs prometheus-client: pip install 'ottla[metrics]'"
+
+
+@pytest.mark.spec("S1")
+def test_the_metrics_are_served_with_the_tls_of_a_listener(caplog: pytest.LogCaptureFixture) -> None:
+    from ottla.security.contexts import client_context
+
+    settings = {
+        "ottla.metrics.port": 0,
+        "ottla.metrics.tls.listener": "SSL",
+        "listener.name.ssl.ssl.client.auth": "required",
+    }
+    with testing.Broker(tls=True, settings=settings) as broker:
+        port = broker.server.metrics.port
+        assert port is not None
+        found = broker.client_settings()
+        url = f"https://localhost:{port}"
+        for path in ("/metrics", "/health/live"):
+            with urlopen(f"{url}{path}", context=client_context(found), timeout=60) as response:
+                assert response.status == 200
+                assert response.read()
+        bare = client_context({name: each for name, each in found.items() if "keystore" not in name})
+        with pytest.raises(OSError):
+            urlopen(f"{url}/metrics", context=bare, timeout=60)
+        assert any("the client shows no certificate" in record.message for record in caplog.records)
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            received = b""
+            with suppress(ConnectionResetError):
+                received = plain.recv(100)
+            assert not received.startswith(b"HTTP")
+    with pytest.raises(testing.TestBrokerError, match=r"tls\.listener=PLAINTEXT names no listener with TLS"):
+        testing.Broker(settings={"ottla.metrics.port": 0, "ottla.metrics.tls.listener": "PLAINTEXT"}).start()

@@ -188,12 +188,12 @@ def test_what_spark_refuses_at_the_start_is_one_sentence_without_secrets(
     errors = pytest.importorskip("pyspark.errors")
     monkeypatch.setenv("PASSWORD", "hunter2")
     said = "[STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] Invalid mode, hunter2. SQLSTATE: 42KDE;\nAggregate\n+- x\n"
-    with pytest.raises(CommandError) as refused, spark_refusals(load(file, "127.0.0.1:1")):
+    with pytest.raises(CommandError) as refused, spark_refusals(load(file, "127.0.0.1:1", {})):
         raise errors.AnalysisException(said)
     assert str(refused.value) == ("p cannot start: [STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] Invalid mode, ***.")
 
 
 def test_an_error_that_is_not_sparks_is_not_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSWORD", "hunter2")
-    with pytest.raises(ZeroDivisionError), spark_refusals(load(file, "127.0.0.1:1")):
+    with pytest.raises(ZeroDivisionError), spark_refusals(load(file, "127.0.0.1:1", {})):
         raise ZeroDivisionError

@@ -21,6 +21,8 @@ from ottla.client.configs import (
 )
 from ottla.client.configs.settings import SETTINGS_OF, attribute_of
 from ottla.client.errors import ClientError, InvalidConfigError
+from ottla.config.settings import REFUSED
+from ottla.security.jaas import Login
 
 SERVERS = {"bootstrap.servers": "a:1"}
 CONFIGS: dict[str, type[ClientConfig]] = {
@@ -77,14 +79,15 @@ def test_a_member_s_client_id_leaves_room_for_its_member_id() -> None:
 
 @pytest.mark.parametrize("kind", sorted(CONFIGS))
 def test_every_setting_has_a_typed_attribute(kind: str) -> None:
-    """But for those of security, which are refused unless they are as they are."""
+    """But for those of security: `tls` has those of TLS, `sasl` those of logins, the others are refused."""
     hints = get_type_hints(CONFIGS[kind])
     settings = {
         attribute_of(name): setting
         for name, setting in SETTINGS_OF[kind].items()
-        if not name.startswith(("sasl.", "ssl.", "security."))
+        if not name.startswith(("ssl.", "sasl.kerberos.", "sasl.login.", "sasl.oauthbearer."))
+        and (setting.effect != REFUSED or not name.startswith(("sasl.", "security.")))
     }
-    assert {field.name for field in fields(CONFIGS[kind])} - {"originals"} == set(settings)
+    assert {field.name for field in fields(CONFIGS[kind])} - {"originals", "sasl", "tls"} == set(settings)
     config = PARSERS[kind]({"bootstrap.servers": "a:1", "client.id": "c"}, {})
     for attribute, setting in settings.items():
         hint, value = hints[attribute], getattr(config, attribute)
@@ -199,7 +202,8 @@ def test_values_that_cannot_be(settings: dict[Any, Any], told: list[str]) -> Non
         (consumer, "consumer_timeout_ms", "give poll() a timeout_ms"),
         (consumer, "fetch.wait.max.ms", "fetch.max.wait.ms (fetch_max_wait_ms)"),
         (producer, "consume.callback.max.messages", "Kafka's own, max.poll.records, is one of consumers"),
-        (producer, "ssl.ca.pem", "reach the cluster by a PLAINTEXT listener"),
+        (producer, "ssl.ca.pem", "Kafka's own name is ssl.truststore.certificates"),
+        (producer, "ssl.crl.location", "lists of revoked certificates are not read"),
         (consumer, "linger.ms", "is a setting of producers, not of consumers"),
         (consumer, "log_level", "logger"),
         (consumer, "zookeeper.connect", "bootstrap.servers"),
@@ -278,15 +282,123 @@ def test_what_is_not_given_gives_way_to_what_is() -> None:
     ("make", "settings"),
     [
         (producer, {"transactional.id": "t"}),
-        (producer, {"security.protocol": "SASL_SSL"}),
+        (producer, {"sasl.login.class": "x.Y"}),
         (consumer, {"group.protocol": "Consumer"}),
         (consumer, {"group.remote.assignor": "uniform"}),
-        (consumer, {"ssl.truststore.location": "/x"}),
+        (consumer, {"ssl.engine.factory.class": "x.Y"}),
         (admin, {"bootstrap.controllers": "a:1"}),
     ],
 )
 def test_what_is_not_there_yet_is_refused(make: Any, settings: dict[str, Any]) -> None:
     assert "cannot be honoured" in problems(make, settings)
+
+
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"
+
+
+@pytest.mark.spec("S2", "S6")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"sasl.mechanism": "EXTERNAL"},
+            "sasl.mechanism=EXTERNAL is not supported yet. Set it to one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+            "OAUTHBEARER, GSSAPI.",
+        ),
+        ({}, "sasl.mechanism=GSSAPI (Kerberos, the default) logs in by sasl.jaas.config alone; give it, or set"),
+        ({"sasl.username": "a"}, "logs in by sasl.jaas.config alone"),
+        ({"sasl.jaas.config": f"{KERBEROS} useTicketCache=true;"}, "sasl.kerberos.service.name is missing"),
+        (
+            {"sasl.jaas.config": f"{KERBEROS} useTicketCache=true;", "sasl.kerberos.service.name": "kafka"},
+            "SASL by GSSAPI (Kerberos) needs gssapi: pip install 'ottla[kerberos]'.",
+        ),
+        ({"sasl.mechanism": "PLAIN"}, "the login is missing; give sasl.username and sasl.password"),
+        ({"sasl.mechanism": "PLAIN", "sasl.password": "hunter2"}, "sasl.username is missing"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": "hunter2;"}, "sasl.jaas.config cannot be read"),
+    ],
+)
+def test_logins_that_are_not_whole(settings: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    found = problems(producer, {"security.protocol": "SASL_PLAINTEXT", **settings})
+    assert said in found
+    assert "hunter2" not in found
+
+
+def test_a_login_is_not_shown() -> None:
+    login = {"sasl_mechanism": "PLAIN", "sasl_username": "amy", "sasl_password": "hunter2"}
+    config = producer(security_protocol="SASL_PLAINTEXT", **login)
+    assert config.client_settings.sasl.login == Login("amy", "hunter2")
+    assert "hunter2" not in repr(config) + repr(config.client_settings)
+
+
+def a_token() -> str:
+    return ""
+
+
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+CREDENTIALS = {
+    "sasl.oauthbearer.client.credentials.client.id": "us",
+    "sasl.oauthbearer.client.credentials.client.secret": "hunter2",
+}
+
+
+@pytest.mark.spec("S2")
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({"sasl_login_callback_handler_class": a_token}, "sasl.login.callback.handler.class"),
+        ({"sasl.login.callback.handler.class": f"{__name__}.a_token"}, "sasl.login.callback.handler.class"),
+        (CREDENTIALS | {ENDPOINT: "https://h/token?a=b"}, "https://h/token"),
+        (
+            CREDENTIALS
+            | {
+                ENDPOINT: "https://h/token",
+                "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.secured."
+                "OAuthBearerLoginCallbackHandler",
+            },
+            "https://h/token",
+        ),
+        (
+            {"sasl.jaas.config": 'a.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="a";'},
+            "sasl.jaas.config",
+        ),
+    ],
+)
+def test_logins_by_tokens(settings: dict[str, Any], shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    config = producer({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, **settings)
+    assert config.client_settings.sasl.login.shown == shown
+    assert "hunter2" not in repr(config) + repr(config.client_settings)
+    assert caplog.text == ""
+
+
+@pytest.mark.spec("S2")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, f"OAUTHBEARER needs tokens; set {ENDPOINT}"),
+        ({ENDPOINT: "https://h"}, "needs a client id; set sasl.oauthbearer.client.credentials.client.id"),
+        ({"sasl.username": "us"}, "sasl.username is not for OAUTHBEARER; give sasl.oauthbearer.client.credentials"),
+        ({"sasl.jaas.config": "hunter2;"}, "sasl.jaas.config cannot be read"),
+        ({"sasl.login.callback.handler.class": "no.such"}, "no.such cannot be imported"),
+        ({"sasl.login.callback.handler.class": "org.apache.kafka.Own"}, "is a Java class without a counterpart here"),
+        ({"sasl.login.callback.handler.class": 5}, "give a callable without arguments"),
+        ({"sasl.login.class": "a.Login"}, "sasl.login.class=a.Login cannot be honoured: Java classes cannot be loaded"),
+        ({"sasl.mechanism": "PLAIN", "sasl.login.callback.handler.class": a_token}, "is for OAUTHBEARER, and sasl.mec"),
+        ({"oauth_cb": a_token}, "Kafka's own name is sasl.login.callback.handler.class"),
+    ],
+)
+def test_logins_by_tokens_that_cannot_be(settings: dict[str, Any], said: str) -> None:
+    found = problems(producer, {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **settings})
+    assert said in found
+    assert "hunter2" not in found
+
+
+def test_a_secret_without_tls_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    sasl = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **CREDENTIALS}
+    producer(sasl | {ENDPOINT: "http://127.0.0.1:1/token"})
+    assert caplog.text == ""
+    producer(sasl | {ENDPOINT: "http://login.example.org/token"})
+    assert "is without TLS: the client secret and tokens can be read on the network" in caplog.text
 
 
 def test_passwords_are_not_shown() -> None:

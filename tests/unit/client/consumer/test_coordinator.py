@@ -14,7 +14,7 @@ from ottla.client.consumer.group_config import GroupConfig
 from ottla.client.consumer.listener import call_here
 from ottla.client.consumer.membership import Generation, MemberSettings, Membership, MemberState
 from ottla.client.consumer.subscription_state import FetchPosition, SubscriptionState
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, RebalanceInProgressError
 from ottla.client.model import OffsetAndMetadata, TopicPartition
 from ottla.peer.cluster import COORDINATOR
 from ottla.wire.apis import ApiKey
@@ -185,6 +185,26 @@ def test_a_callback_that_fails_in_close_does_not_keep_the_member_from_leaving(fa
         assert len(fake.requests_of(ApiKey.LEAVE_GROUP)) == 1
 
     fake.on_leave_group = lambda node, request, code: LeaveGroupResponse()
+    with_cluster(fake, work)
+
+
+@pytest.mark.spec("C3", "G10")
+def test_a_commit_that_join_group_overtook_loses_no_partitions(fake, with_cluster):
+    def overtaken(request):
+        membership.state = MemberState.PREPARING_REBALANCE
+        return fake.on_offset_commit(0, request, ErrorCode.ILLEGAL_GENERATION)
+
+    async def work(cluster):
+        nonlocal membership
+        made = member(cluster, SubscriptionState(), partition_assignment_strategy=("range",), enable_auto_commit=False)
+        membership = made.membership
+        with pytest.raises(RebalanceInProgressError):
+            await made.commits.commit_sync({A0: OffsetAndMetadata(3)}, 5000)
+        assert not membership.has_lost_membership
+        await made.close(0)
+
+    membership = None
+    fake.faults[ApiKey.OFFSET_COMMIT] += [overtaken]
     with_cluster(fake, work)
 
 

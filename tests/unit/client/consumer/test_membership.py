@@ -199,6 +199,34 @@ def test_refusals_of_an_older_generation_are_ignored(bench: Bench) -> None:
 
 
 @pytest.mark.spec("G10")
+def test_a_heartbeat_that_join_group_overtook_loses_nothing(bench: Bench) -> None:
+    bench.become_member()
+    bench.pass_time(3_000)
+    (heartbeat,) = bench.take()
+    assert isinstance(heartbeat, HeartbeatRequest)
+    bench.member.request_rejoin("the subscription has changed")
+    join = bench.join()
+    bench.member.receive(heartbeat, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION), bench.now_ms)
+    assert bench.member.generation == Generation(1, "m", "range")
+    bench.answer_join(join, generation=2)
+    bench.answer_sync()
+    assert bench.member.generation.generation_id == 2
+
+
+@pytest.mark.spec("G10")
+def test_a_heartbeat_of_an_older_generation_asks_for_no_rebalance(bench: Bench) -> None:
+    bench.become_member()
+    bench.pass_time(3_000)
+    (heartbeat,) = bench.take()
+    assert isinstance(heartbeat, HeartbeatRequest)
+    bench.member.request_rejoin("the subscription has changed")
+    bench.answer_join(bench.join(), generation=2)
+    bench.answer_sync()
+    bench.member.receive(heartbeat, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), bench.now_ms)
+    assert not bench.member.rejoin_needed
+
+
+@pytest.mark.spec("G10")
 def test_a_fenced_member_stops_for_good() -> None:
     bench = Bench(MemberSettings("g", "instance", heartbeat_interval_ms=3_000))
     bench.find()

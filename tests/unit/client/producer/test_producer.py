@@ -264,7 +264,7 @@ def test_the_blocking_producers_futures_in_a_loop(fake):
 def test_small_batches_are_as_small_as_batch_size_says(fake, facade, batch_size, per_batch):
     [p] = fake.topic("t", 0)
     with facade.producer(
-        bootstrap_servers=fake.bootstrap, batch_size=batch_size, linger_ms=30, **QUICK_PRODUCER
+        bootstrap_servers=fake.bootstrap, batch_size=batch_size, linger_ms=40_000, **QUICK_PRODUCER
     ) as producer:
         for _ in range(12):
             producer.send("t", bytes(34))  # 40 bytes as a record

@@ -130,7 +130,7 @@ def test_who_awaits_a_record_of_a_batch_that_is_split_is_who_is_notified(fake):
         return fake.on_produce(0, request, REFUSED if alone else ErrorCode.MESSAGE_TOO_LARGE)
 
     async def work():
-        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK_PRODUCER) as producer:
+        async with AsyncProducer(bootstrap_servers=fake.bootstrap, linger_ms=40_000, **QUICK_PRODUCER) as producer:
             futures = [await producer.send("t", b"%d" % at) for at in range(2)]
             fake.faults[ApiKey.PRODUCE].extend([refuse] * 3)
             flushing = asyncio.create_task(producer.flush())
@@ -143,7 +143,7 @@ def test_who_awaits_a_record_of_a_batch_that_is_split_is_who_is_notified(fake):
 
 def test_close_reports_earlier_failures_too(fake, faults):
     fake.topic("t", 0)
-    producer = Producer(bootstrap_servers=fake.bootstrap, linger_ms=20, **QUICK_PRODUCER)
+    producer = Producer(bootstrap_servers=fake.bootstrap, linger_ms=1000, **QUICK_PRODUCER)
     fake.faults[ApiKey.PRODUCE].append(REFUSED)
     for _ in range(3):
         producer.send("t", b"v")

@@ -248,10 +248,12 @@ def test_single_records_that_the_broker_refuses_are_distinguished(fake):
 
     async def work(producer):
         futures = [await producer.send("t", b"%d" % at) for at in range(3)]
+        flushing = asyncio.create_task(producer.flush())
         errors = await asyncio.gather(*futures, return_exceptions=True)
+        await flushing
         return [str(error) for error in errors]
 
-    first, second, third = producing(fake, work, linger_ms=20)
+    first, second, third = producing(fake, work, linger_ms=40_000)
     assert "it has no key" in second
     assert "another record" in first
     assert first == third
@@ -271,7 +273,7 @@ def test_flush_reports_records_that_nobody_has_seen(fake):
         assert isinstance(told.value.causes[0], BrokerError)
         await producer.flush()
 
-    producing(fake, work, linger_ms=20)
+    producing(fake, work, linger_ms=40_000)
 
 
 @pytest.mark.spec("P1")
@@ -324,7 +326,7 @@ def test_requests_have_a_limit(fake):
         for partition in range(10):
             await producer.send("t", bytes(300), partition=partition)
 
-    producing(fake, work, linger_ms=50, max_request_size=1300)
+    producing(fake, work, linger_ms=40_000, max_request_size=1300)
     assert {len(request.topic_data[0].partition_data) for request in fake.requests_of(ApiKey.PRODUCE)} == {2}
 
 

@@ -15,10 +15,10 @@ import fastavro
 import pyarrow
 import pytest
 
+from ottla.decoding.avro_schemas import parse_node
 from ottla.spark.decoding import decoder, parse_decoding_options
 from ottla.spark.decoding.avro_batches import AvroBatches
 from ottla.spark.decoding.avro_columns import parse_columns
-from ottla.spark.decoding.avro_schemas import parse_node
 from ottla.spark.errors import OptionError
 from support.played_registry import PlayedRegistry
 

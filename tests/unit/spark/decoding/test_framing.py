@@ -1,12 +1,11 @@
-"""The framing of schema registries."""
+"""The framing of schema registries, of whole batches."""
 
 from __future__ import annotations
 
 import pyarrow
-import pytest
 
 from ottla.spark.decoding import decoder, parse_decoding_options
-from ottla.spark.decoding.framing import NOT_FRAMED, encode_indexes, split_frames, take_indexes
+from ottla.spark.decoding.framing import NOT_FRAMED, split_frames
 
 
 def test_ids_and_bodies() -> None:
@@ -15,16 +14,6 @@ def test_ids_and_bodies() -> None:
     frames = split_frames(sliced)
     assert frames.ids.tolist() == [7, 2**32 - 1, NOT_FRAMED, NOT_FRAMED, NOT_FRAMED]
     assert frames.bodies.to_pylist()[:2] == [b"x", b""]
-
-
-@pytest.mark.parametrize("path", [(0,), (1,), (2, 0), (0, 0, 5)])
-def test_indexes_of_messages(path: tuple[int, ...]) -> None:
-    assert take_indexes(encode_indexes(path) + b"body") == (path, len(encode_indexes(path)))
-
-
-@pytest.mark.parametrize("body", [b"", b"\x02", b"\x01\x00", b"\xff" * 12, b"\xd0\x0f" + b"\x00" * 2_000, b"\x02\x01"])
-def test_no_indexes(body: bytes) -> None:
-    assert take_indexes(body) is None
 
 
 def test_json_behind_a_frame() -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.controller")
 
+#: Behind the error of a broker whose ACLs deny what brokers do.
+DENIED_CURE = ", not authorized: name this broker's principal in its super.users, or allow it ClusterAction"
 #: Most requests that wait for a broker. Beyond, they are dropped, and the broker gets the whole state instead.
 MOST_WAITING = 5_000
 #: Pause before a request is repeated, in milliseconds, as in Kafka's `RequestSendThread`.
@@ -125,7 +127,8 @@ class BrokerChannel:
         sending, request = answered
         error = response.error_code
         if error != ErrorCode.NONE:
-            log.error("broker %d refuses a control request: error %s", sending.broker_id, error)
+            cure = DENIED_CURE if error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+            log.error("broker %d refuses a control request: error %s%s", sending.broker_id, error, cure)
         event: Event | None = None
         if isinstance(request, StopReplicaBatch):
             event = await self._messages.slices.through(deletion_answered(sending, request, response))

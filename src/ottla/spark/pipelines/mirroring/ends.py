@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.configs.admin import parse_admin_config
@@ -45,11 +45,11 @@ class MirrorEnd:
     """One of the clusters. `settings` are of any of our clients, by Kafka's names."""
 
     bootstrap_servers: str
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
 
-    def client(self) -> Client:
+    def client(self, api_timeout_ms: int | None = None) -> Client:
         """For metadata, offsets and records; the caller closes it."""
-        return connect(ConnectionOptions(self.bootstrap_servers, self._of(CONSUMER)))
+        return connect(ConnectionOptions(self.bootstrap_servers, self._of(CONSUMER)), api_timeout_ms)
 
     def admin(self) -> Admin:
         """For topics, settings and groups; the caller closes it."""

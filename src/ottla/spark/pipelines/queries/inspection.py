@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow
 
+from ottla.decoding.framing import PREFIX_LENGTH
 from ottla.spark.connection import BOOTSTRAP
 from ottla.spark.decoding import DecodingOptions, decoder
-from ottla.spark.decoding.framing import PREFIX_LENGTH
 from ottla.spark.decoding.options import parse_decoding_options
 from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.queries.new_fields import UnknownFields

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 
 from ottla.client.errors import ClientError
 from ottla.records.extras import missing_extra
-from ottla.spark.connection import ConnectionOptions, connect
+from ottla.spark.connection import BOOTSTRAP, connect, reading
 from ottla.spark.errors import SparkRefusal
-from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.errors import PipelineError
-from ottla.spark.pipelines.mirroring.ends import check_two_clusters
+from ottla.spark.pipelines.mirroring.ends import check_two_clusters, target_of
 from ottla.spark.pipelines.queries.checkpoint import QueryCheckpoint
 from ottla.spark.pipelines.queries.inspection import DEAD_LETTER_COLUMNS
 from ottla.spark.pipelines.queries.starting import check_fit
@@ -43,6 +42,7 @@ from ottla.spark.pipelines.settings.model import (
 from ottla.spark.pipelines.settings.sections import SQLITE
 from ottla.spark.pipelines.tables.filesystems import open_filesystem
 from ottla.spark.pipelines.tables.opening import open_table
+from ottla.spark.sink.options import parse_write_options
 from ottla.spark.source.partitions import selected_partitions
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def _mirror_target(settings: PipelineSettings, timeout_ms: int) -> tuple[bool, s
     from ottla.spark.pipelines.mirroring.start import check_mirror
 
     mirror = check_mirror(settings)
-    target = ConnectionOptions(mirror.target_bootstrap_servers, mirror.target_settings)
-    with connect(target, timeout_ms) as client:
+    target = target_of(mirror)
+    with target.client(timeout_ms) as client:
         there = len(client.topics())
     with suppress(ClientError):  # A source that does not answer is said with the source.
         check_two_clusters(mirror, timeout_ms)
@@ -253,10 +253,8 @@ def _sink(settings: PipelineSettings, sink: SinkSettings, writer: str, timeout_m
 
 
 def _topic(sink: TopicSinkSettings, timeout_ms: int) -> tuple[bool, str]:
-    settings = {
-        name.removeprefix(KAFKA_PREFIX): each for name, each in sink.options.items() if name.startswith(KAFKA_PREFIX)
-    }
-    with connect(ConnectionOptions(sink.bootstrap_servers, settings), timeout_ms) as client:
+    options = parse_write_options({**sink.options, BOOTSTRAP: sink.bootstrap_servers})
+    with connect(reading(options.connection), timeout_ms) as client:
         if sink.topic in client.topics():
             return True, f"topic {sink.topic}: {len(client.partitions([sink.topic])[sink.topic]):,} partitions"
     return True, f"topic {sink.topic} is not there yet; it is created at the start"

@@ -9,8 +9,10 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
+from ottla.spark.options import KAFKA_PREFIX
 from ottla.spark.pipelines.errors import PipelineSettingsError
 from ottla.spark.pipelines.settings import keys
 from ottla.spark.pipelines.settings.checked_table import CheckedTable
@@ -46,13 +48,18 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 DAY: Final = "day"
 ARCHIVE_WATERMARK: Final = ("timestamp", "1 hour")
 
+BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 #: What only a mirror has not.
 _NOT_OF_A_MIRROR: Final = ("source", "sources", "tables", "steps", "sink", "dead_letters", "output_mode", "new_fields")
 
 
-def load_pipeline(path: Path, environment: Mapping[str, str]) -> PipelineSettings:
+def load_pipeline(
+    path: Path, environment: Mapping[str, str], client_settings: Mapping[str, str] = MappingProxyType({})
+) -> PipelineSettings:
     """Read a pipeline's file. `environment` is for `${env:…}` and the brokers that the file does not name.
+
+    `client_settings` are those of clients of these brokers, which a named cluster has.
 
     Raises PipelineSettingsError, which names the file and no secret.
     """
@@ -68,19 +75,24 @@ def load_pipeline(path: Path, environment: Mapping[str, str]) -> PipelineSetting
         raise PipelineSettingsError(f"{path} is not TOML: {problem}") from None
     references = References(path.absolute().parent, environment)
     try:
-        return _pipeline(top, references, path.absolute().parent, environment)
+        return _pipeline(top, references, path.absolute().parent, environment, client_settings)
     except PipelineSettingsError as problem:
         raise PipelineSettingsError(f"{path.name}: {redacted(str(problem), references.secrets)}") from None
 
 
 def _pipeline(
-    top: Mapping[str, Any], references: References, folder: Path, environment: Mapping[str, str]
+    top: Mapping[str, Any],
+    references: References,
+    folder: Path,
+    environment: Mapping[str, str],
+    client_settings: Mapping[str, str],
 ) -> PipelineSettings:
     table = CheckedTable("", top, keys.TOP, references, sections=keys.SECTIONS)
     name, kind = table.plain("name") or "", PipelineKind(table.plain("kind") or PipelineKind.stream)
     if not _PIPELINE_NAME.fullmatch(name):
         raise table.refusal("name", "give letters, digits, -, _ and ., a letter or digit first, 200 at most")
-    context = FileContext(references, folder, name, environment.get(BOOTSTRAP_VARIABLE) or None)
+    options = {f"{KAFKA_PREFIX}{each}": value for each, value in client_settings.items() if each != BOOTSTRAP_SERVERS}
+    context = FileContext(references, folder, name, environment.get(BOOTSTRAP_VARIABLE) or None, options)
     checkpoint = context.place(table.needed("checkpoint").rstrip("/"))
     spark, trigger = read_spark(top.get("spark", {}), context), read_trigger(top.get("trigger", {}), context)
     if kind is PipelineKind.mirror:
@@ -123,10 +135,9 @@ def _pipeline(
     )
 
 
-def _brokers(sources: Sequence[SourceSettings]) -> str | None:
-    """The brokers of the only cluster that is read."""
-    found = {each.bootstrap_servers for each in sources}
-    return found.pop() if len(found) == 1 else None
+def _cluster(sources: Sequence[SourceSettings]) -> SourceSettings | None:
+    """A source of the only cluster that is read."""
+    return sources[0] if len({each.bootstrap_servers for each in sources}) == 1 else None
 
 
 def _sink(
@@ -141,7 +152,7 @@ def _sink(
         top["sink"],
         context,
         sink_kinds=keys.SINK_KINDS,
-        brokers=_brokers(sources),
+        cluster=_cluster(sources),
         partition_by=partition_by,
     )
     if kind is PipelineKind.archive:
@@ -187,7 +198,7 @@ def _dead_letters(
             '[dead_letters] has nothing to take: raw values are never bad; give a source value_format = "json"'
         )
     sink = read_sink(
-        "[dead_letters]", top["dead_letters"], context, sink_kinds=keys.DEAD_LETTER_KINDS, brokers=_brokers(sources)
+        "[dead_letters]", top["dead_letters"], context, sink_kinds=keys.DEAD_LETTER_KINDS, cluster=_cluster(sources)
     )
     assert isinstance(sink, TableSinkSettings | TopicSinkSettings)
     return sink

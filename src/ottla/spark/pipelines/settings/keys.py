@@ -179,7 +179,13 @@ SINKS: Final[dict[str, tuple[Key, ...]]] = {
         *_TABLE_SINK,
     ),
     "topic": (
-        Key("bootstrap_servers", TEXT, "Brokers of the topic.", "those of the only source"),
+        Key(
+            "bootstrap_servers",
+            TEXT,
+            "Brokers of the topic.",
+            "those of the only source, with its `kafka.security.*`, `kafka.ssl.*` and `kafka.sasl.*` unless `options` "
+            "has some",
+        ),
         Key("topic", TEXT, "The topic.", required=True),
         Key("key_columns", TEXTS, "Rows are upserts by these columns; the topic is created compacted."),
         Key(

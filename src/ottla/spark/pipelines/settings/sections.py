@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,18 +33,23 @@ BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVER"
 ONLY_SOURCE: Final = "source"
 SQLITE: Final = "sqlite:"
 
+_SECURITY: Final = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _MASTER: Final = re.compile(r"(local(\[(\*|[1-9]\d*)(,\d+)?\])?|yarn|spark://.+|k8s://.+|mesos://.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class FileContext:
-    """The context of all sections: the file's references, its folder, the pipeline's name, the other brokers."""
+    """The context of all sections: the file's references, its folder, the pipeline's name, the other brokers.
+
+    `options` of a source are those of a named cluster, where these brokers are its own.
+    """
 
     references: References
     folder: Path
     name: str
     bootstrap_servers: str | None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def place(self, path: str) -> str:
         """A path as an absolute one; a URL as it is."""
@@ -162,6 +167,9 @@ def _source(
     column, delay = watermark(table, watermark_defaults)
     options = table.mapping("options")
     _refuse_own(table, "options", options, _OPTIONS_OF_KEYS)
+    if "bootstrap_servers" not in table:
+        written = {name.lower() for name in options}
+        options |= {name: value for name, value in context.options.items() if name not in written}
     return SourceSettings(
         name=name,
         bootstrap_servers=_brokers(table, context.bootstrap_servers),
@@ -233,10 +241,11 @@ def read_sink(
     context: FileContext,
     *,
     sink_kinds: tuple[str, ...],
-    brokers: str | None,
+    cluster: SourceSettings | None,
     partition_by: tuple[str, ...] = (),
 ) -> SinkSettings:
-    """`[sink]` or `[dead_letters]`, of one of these `sink_kinds`. `brokers` are those of a topic that names none.
+    """`[sink]` or `[dead_letters]`, of one of these `sink_kinds`. A topic without brokers is in the `cluster` of a
+    source.
 
     Raises PipelineSettingsError.
     """
@@ -252,7 +261,7 @@ def read_sink(
     if chosen in keys.TABLE_FORMATS:
         return _table_sink(chosen, table, context, partition_by)
     if chosen == "topic":
-        return _topic_sink(table, brokers)
+        return _topic_sink(table, cluster)
     if chosen == "database":
         return _database_sink(table, context)
     return ConsoleSinkSettings(rows=table.number("rows") or ConsoleSinkSettings().rows)
@@ -282,18 +291,27 @@ def _dotted(table: CheckedTable) -> str:
     return name
 
 
-def _topic_sink(table: CheckedTable, brokers: str | None) -> TopicSinkSettings:
+def _topic_sink(table: CheckedTable, cluster: SourceSettings | None) -> TopicSinkSettings:
     key_columns = table.texts("key_columns")
     value_format = table.text("value_format") or ("json" if key_columns else "raw")
     if key_columns and value_format == "raw":
         raise table.refusal("key_columns", 'the key is made of these; the value then needs value_format = "json"')
+    options = table.mapping("options")
+    if cluster is not None and "bootstrap_servers" not in table and not _of_security(options):
+        options |= _of_security(cluster.options)
+    brokers = None if cluster is None else cluster.bootstrap_servers
     return TopicSinkSettings(
         bootstrap_servers=_brokers(table, brokers, "since there are several sources"),
         topic=table.needed("topic"),
         key_columns=key_columns,
         value_format=value_format,
-        options=table.mapping("options"),
+        options=options,
     )
+
+
+def _of_security(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that say how connections are secured."""
+    return {name: value for name, value in options.items() if name.lower().startswith(_SECURITY)}
 
 
 def _database_sink(table: CheckedTable, context: FileContext) -> DatabaseSinkSettings:

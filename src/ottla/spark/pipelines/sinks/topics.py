@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, functions
 
-from ottla.client.configs.settings import CONSUMER, SETTINGS_OF
 from ottla.client.errors import ClientError, TopicExistsError
-from ottla.spark.connection import BOOTSTRAP, ConnectionOptions, connect
+from ottla.spark.connection import BOOTSTRAP, connect, reading
 from ottla.spark.errors import OptionError, SparkRefusal
 from ottla.spark.pipelines.errors import PipelineError, PipelineSettingsError
 from ottla.spark.pipelines.settings.model import TopicSinkSettings
@@ -36,9 +35,7 @@ class TopicSink(BatchSink):
         """Make the topic where it is missing, compacted if rows are upserts. Raises PipelineError."""
         wanted = self._settings
         try:
-            written = parse_write_options(self._options()).connection
-            settings = {name: value for name, value in written.settings.items() if name in SETTINGS_OF[CONSUMER]}
-            with connect(ConnectionOptions(written.bootstrap_servers, settings)) as client:
+            with connect(reading(parse_write_options(self._options()).connection)) as client:
                 if wanted.topic not in client.topics():
                     client.create_topic(wanted.topic, config=_COMPACTED if wanted.key_columns else None)
         except TopicExistsError:  # Another one was faster.

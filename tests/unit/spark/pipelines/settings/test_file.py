@@ -50,6 +50,32 @@ def test_a_small_file_has_spark_s_and_our_defaults(tmp_path: Path) -> None:
     assert [step.sql for step in found.steps] == ["SELECT * FROM source"]
 
 
+@pytest.mark.spec("S6")
+def test_a_topic_without_brokers_is_reached_as_the_source_is(tmp_path: Path) -> None:
+    secured = '[source.options]\n"kafka.security.protocol" = "SASL_SSL"\nkafka.sasl.password = "hunter2"\n'
+    topic = '[sink]\nkind = "topic"\ntopic = "b"\n'
+    letters = '[dead_letters]\nkind = "topic"\ntopic = "d"\n'
+    found = _load(tmp_path, TOP + SOURCE + JSON + secured + topic + letters)
+    for sink in (found.sink, found.dead_letters):
+        assert isinstance(sink, TopicSinkSettings)
+        assert sink.options == {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.password": "hunter2"}
+    assert "hunter2" not in repr(found)
+    for own in ('bootstrap_servers = "b:1"\n', '[sink.options]\nkafka.security.protocol = "SSL"\n'):
+        sink = _load(tmp_path, TOP + SOURCE + secured + topic + own).sink
+        assert isinstance(sink, TopicSinkSettings)
+        assert "kafka.sasl.password" not in sink.options
+
+
+def test_sources_without_brokers_are_in_the_named_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(TOP + SOURCE.replace('bootstrap_servers = "127.0.0.1:9092"\n', "") + CONSOLE)
+    cluster = {"bootstrap.servers": "c:1", "sasl.password": "hunter2", "client.id": "x"}
+    found = load_pipeline(path, {"OTTLA_BOOTSTRAP_SERVER": "c:1"}, cluster)
+    assert found.sources[0].options == {"kafka.sasl.password": "hunter2", "kafka.client.id": "x"}
+    path.write_text(TOP + SOURCE + CONSOLE)
+    assert load_pipeline(path, {}, cluster).sources[0].options == {}
+
+
 def test_a_byte_order_mark_at_its_head_is_no_text(tmp_path: Path) -> None:
     """As Notepad and PowerShell write one."""
     assert _load(tmp_path, f"\ufeff{TOP}{SOURCE}{CONSOLE}").name == "p"

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy
-
-from ottla.spark.decoding.avro_schemas import PRIMITIVES, AvroNode, NodeField
+from ottla.decoding.avro_decimals import AvroDecimal, decimal_of
+from ottla.decoding.avro_schemas import PRIMITIVES, AvroNode, NodeField
 
 #: Reads a value at a position: the value and where it ends. Raises AvroValueError, IndexError at the end.
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -42,8 +41,13 @@ class AvroValueError(ValueError):
 
 def reader_of(writer: AvroNode, reader: AvroNode) -> Read:
     """Reads a value that was written with one schema as one of the other: as pyarrow takes it, maps as pairs."""
-    names = {alias: each.name for each in _definitions(reader) for alias in each.aliases}
-    return _Resolver(names).pair(writer, reader)
+    names = {alias: each.name for each in _definitions(reader, set()) for alias in each.aliases}
+    return _Resolver(names, lambda entries: list(entries.items())).pair(writer, reader)
+
+
+def plain_reader(schema: AvroNode) -> Read:
+    """Reads a value as it was written, maps as dicts, decimals as texts. The schema may contain itself."""
+    return _Resolver({}, lambda entries: entries, decimals_as_text=True).pair(schema, schema)
 
 
 def written_fields(writer: AvroNode, reader: AvroNode, name: str) -> dict[str, NodeField]:
@@ -61,29 +65,40 @@ def _unqualified(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _definitions(node: AvroNode) -> list[AvroNode]:
-    """Named types of a schema that does not contain itself."""
+def _definitions(node: AvroNode, seen: set[int]) -> list[AvroNode]:
+    """Named types of a schema, but for those that were seen before."""
+    if id(node) in seen:
+        return []
+    seen.add(id(node))
     inner = [each.node for each in node.fields] + list(node.branches) + ([node.items] if node.items else [])
-    return ([node] if node.name else []) + [found for each in inner for found in _definitions(each)]
+    return ([node] if node.name else []) + [found for each in inner for found in _definitions(each, seen)]
 
 
 class _Resolver:
-    """Makes the functions of pairs of types. `renamed` are the reader's aliases, with what they stand for."""
+    """Makes the functions of pairs of types. `renamed` are the reader's aliases, with what they stand for.
 
-    def __init__(self, renamed: dict[str, str]) -> None:
+    `map_of` makes a map's value of its entries.
+    """
+
+    def __init__(
+        self, renamed: dict[str, str], map_of: Callable[[dict[str, Any]], Any], *, decimals_as_text: bool = False
+    ) -> None:
         self._renamed = renamed
+        self._map_of = map_of
+        self._decimals_as_text = decimals_as_text
         self._pairs: dict[tuple[int, int], Read] = {}
         self._skips: dict[int, Skip] = {}
 
     def pair(self, writer: AvroNode, reader: AvroNode) -> Read:
         key = id(writer), id(reader)
         if key not in self._pairs:
+            self._pairs[key] = lambda data, at: self._pairs[key](data, at)  # of a type within itself
             self._pairs[key] = self._new_pair(writer, reader)
         return self._pairs[key]
 
     def _new_pair(self, writer: AvroNode, reader: AvroNode) -> Read:
         if writer.type == "union":
-            return _branches([self.pair(each, reader) for each in writer.branches])
+            return _branches([self.pair(each, each if reader is writer else reader) for each in writer.branches])
         if reader.type == "union":
             found = self._branch_for(writer, reader)
             return (
@@ -91,12 +106,14 @@ class _Resolver:
             )
         if writer.type != reader.type:
             return _promoted(writer, reader)
+        if self._decimals_as_text and (decimal := decimal_of(writer)) is not None:
+            return _decimal(decimal, _read_bytes if decimal.size is None else _fixed(writer, reader))
         if writer.type in PRIMITIVES:
             return _PRIMITIVE_READS[writer.type]
         if writer.type == "array":
             return _array(self.pair(writer.item, reader.item), takes_bytes(writer.item))
         if writer.type == "map":
-            return _map(self.pair(writer.item, reader.item))
+            return _map(self.pair(writer.item, reader.item), self._map_of)
         if writer.type == "record":
             return self._record(writer, reader)
         if _unqualified(self._name(writer)) != _unqualified(reader.name):
@@ -341,6 +358,8 @@ def _promoted(writer: AvroNode, reader: AvroNode) -> Read:
 
 
 def _rounded_to_float(number: int) -> float:
+    import numpy  # of an extra, and only for this
+
     return float(numpy.int64(number).astype(numpy.float32))
 
 
@@ -381,6 +400,14 @@ def _fixed(writer: AvroNode, reader: AvroNode) -> Read:
     return read
 
 
+def _decimal(decimal: AvroDecimal, read_octets: Read) -> Read:
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        octets, at = read_octets(data, at)
+        return decimal.text(octets), at
+
+    return read
+
+
 def _array(item: Read, takes_bytes: bool) -> Read:
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
@@ -397,13 +424,13 @@ def _array(item: Read, takes_bytes: bool) -> Read:
     return read
 
 
-def _map(item: Read) -> Read:
-    def read(data: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
+def _map(item: Read, map_of: Callable[[dict[str, Any]], Any]) -> Read:
+    def read(data: bytes, at: int) -> tuple[Any, int]:
         entries: dict[str, Any] = {}
         while True:
             count, at = _block(data, at)
             if not count:
-                return list(entries.items()), at
+                return map_of(entries), at
             for _ in range(count):
                 name, at = _read_text(data, at)
                 entries[name], at = item(data, at)

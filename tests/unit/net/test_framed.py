@@ -1,16 +1,19 @@
-"""The plaintext connection over a real socket pair, driven by a loop that the test turns by hand."""
+"""The connection over a byte stream, over a real socket pair, driven by a loop that the test turns by hand."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from ottla.env.disk import DiskFile, FileSlice, RealDisk
 from ottla.env.network import TcpSocket
-from ottla.net import plaintext as connection_module
+from ottla.net import framed as connection_module
+from ottla.net import responses
 from ottla.net.buffers import LARGE_FRAME, BufferPool
 from ottla.net.connection import (
     ANONYMOUS,
@@ -21,18 +24,18 @@ from ottla.net.connection import (
     Principal,
     QueuedBytes,
 )
-from ottla.net.plaintext import WAITING_BYTES_LIMIT, PlaintextConnection
+from ottla.net.framed import WAITING_BYTES_LIMIT, FramedConnection
+from ottla.net.streams import PlainStream
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from support.wired_connection import HandLoop, RecordingService, ShortResponses, Wired
 
 
-@pytest.fixture
-def wired() -> Iterator[Wired]:
-    pair = Wired()
+@pytest.fixture(params=["plain", "tls"])
+def wired(request: pytest.FixtureRequest) -> Iterator[Wired]:
+    pair = Wired.of(request.param)
     yield pair
-    pair.connection.close()
-    pair.client.close()
+    pair.close()
 
 
 def test_requests_are_answered_in_order(wired: Wired) -> None:
@@ -94,7 +97,7 @@ def test_the_last_response_is_sent_with_those_before_it(wired: Wired) -> None:
 
 @pytest.mark.parametrize("last", [b"r", b"later"])
 def test_a_client_that_does_not_read_gets_the_responses_sent_together_in_order(wired: Wired, last: bytes) -> None:
-    wired.connection._socket._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # type: ignore[attr-defined]
+    wired.server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     ShortResponses(wired, times=2000)
     payloads = [bytes([number]) for number in range(40)]
     wired.send(*payloads, last)
@@ -109,7 +112,7 @@ def test_a_client_that_does_not_read_gets_the_responses_sent_together_in_order(w
     assert wired.received() == b"again" * 2000
 
 
-@pytest.mark.parametrize("length", [100, connection_module.READ_RESPONSE_BYTES + 1])
+@pytest.mark.parametrize("length", [100, responses.READ_RESPONSE_BYTES + 1])
 def test_a_short_range_of_a_file_is_sent_with_its_head_in_one_call(wired: Wired, tmp_path: Path, length: int) -> None:
     short = ShortResponses(wired)
     content = bytes(range(256)) * 20
@@ -391,28 +394,27 @@ def test_pieces_made_at_once_do_not_pile_up_calls(wired: Wired) -> None:
     assert pieces.released == 1
 
 
-def test_what_was_cold_goes_out_in_small_turns(wired: Wired, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    length = 5 * connection_module.COLD_BYTES_PER_SLICE
+def test_what_was_cold_goes_out_in_small_turns(wired: Wired, tmp_path: Path) -> None:
+    length = 5 * responses.COLD_BYTES_PER_SLICE
     file = RealDisk().open(str(tmp_path / "segment"), create=True)
     file.append([b"x" * length])
     cold = ColdFile(file)
-    sent: list[int] = []
-    send_file = connection_module.PlaintextConnection._send_file
-
-    def spy(self: connection_module.PlaintextConnection, fd: int, position: int, wanted: int) -> int:
-        sent.append(wanted)
-        return send_file(self, fd, position, wanted)
-
-    monkeypatch.setattr(connection_module.PlaintextConnection, "_send_file", spy)
     wired.service.answer = lambda frame: [FileSlice(cold, 0, length)]  # type: ignore[arg-type]
     wired.send(b"fetch")
     wired.loop.settle()
     [(_, asked, done)] = wired.service.read_ahead_calls
     assert asked == length
     cold.warm = True
+    sent = [0]
     done()
-    assert wired.received() == b"x" * length
-    assert max(sent) <= connection_module.COLD_BYTES_PER_SLICE
+    while len(sent) < 100 and wired.connection.bytes_out < length:
+        sent.append(wired.connection.bytes_out)
+        with suppress(BlockingIOError):
+            while wired.client.recv(1 << 20):
+                pass
+        wired.loop.turn()
+    assert max(after - before for before, after in pairwise([*sent, length])) <= responses.COLD_BYTES_PER_SLICE
+    assert wired.connection.is_idle
     assert len(wired.service.read_ahead_calls) == 1
     file.close()
 
@@ -491,6 +493,22 @@ def test_who_waits_for_an_answer_is_not_idle(wired: Wired) -> None:
     assert not wired.connection.closed
 
 
+def test_who_is_muted_for_long_is_idle(wired: Wired) -> None:
+    """It may have gone, which is not seen while requests of it wait."""
+
+    def throttled(frame: bytes) -> list[object]:
+        wired.connection.mute_for(1e9)
+        return [frame]
+
+    wired.service.answer = throttled
+    wired.send(b"one", b"two")
+    assert wired.received() == b"one"
+    wired.client.close()
+    wired.connection.close_if_broken()
+    wired.connection.close_if_idle()
+    assert wired.connection.closed
+
+
 class KeepingService(RecordingService):
     """Keeps the frame of every request, and looks at it when the request is finished."""
 
@@ -537,7 +555,7 @@ def test_a_frame_that_is_kept_stays_as_it_is_until_the_answer(keeping: Wired) ->
 
 
 def test_a_kept_frame_is_not_used_again_when_its_connection_closes(keeping: Wired) -> None:
-    pool = keeping.connection._buffer._pool
+    pool = keeping.pool
     keeping.service.answer = lambda frame: None
     keeping.send(bytes(range(256)) * 40)
     keeping.loop.settle()
@@ -637,8 +655,9 @@ def test_a_connection_is_muted_before_a_late_answer_and_after_it(wired: Wired) -
     wired.send(b"three")
     wired.loop.settle()
     assert wired.service.frames == [b"one", b"two"]
+    del wired.loop.later[0]
     wired.connection.close()
-    wired.loop.later[1][1]()
+    assert not wired.loop.later, "a throttle may be of days: its timer does not keep the connection"
 
 
 def test_before_authentication_requests_are_small() -> None:
@@ -646,8 +665,8 @@ def test_before_authentication_requests_are_small() -> None:
     ours.setblocking(False)
     loop, service = HandLoop(), RecordingService()
     service.limit = 1 << 30
-    stream = TcpSocket(ours, "127.0.0.1", 1)
-    connection = PlaintextConnection(loop, stream, service, "SASL", BufferPool(), principal=None)
+    stream = PlainStream(loop, TcpSocket(ours, "127.0.0.1", 1))
+    connection = FramedConnection(loop, stream, service, "SASL", BufferPool(), principal=None)
     assert connection.principal is None
     assert connection.frame_limit == FRAME_LIMIT_BEFORE_AUTHENTICATION
     connection.authenticate(Principal("User", "ann"), service.limit)

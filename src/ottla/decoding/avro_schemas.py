@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.spark.decoding import column_limits
-
 MAX_DEPTH = 100
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _NAMED = ("record", "error", "enum", "fixed")
@@ -60,52 +58,23 @@ class NodeField:
 
 def parse_node(text: str, references: Sequence[str] = ()) -> AvroNode:
     """Read the JSON of a record's schema, which may use the names that `references` define. Raises AvroSchemaError."""
-    reader = _Reader()
-    for each in references:
-        reader.read(_json_of(each), "", "", 0)
+    reader = _reader(references)
     document = _json_of(text)
     if not isinstance(document, dict) or document.get("type") != "record":
         raise AvroSchemaError('expected {"type": "record", …}: the columns are its fields')
     return reader.read(document, "", "", 0)
 
 
-def why_too_large(node: AvroNode) -> str:
-    """Why a type is too large for a column; empty if it is not."""
-    return column_limits.why_too_large(node, _inner)
+def parse_type(text: str, references: Sequence[str] = ()) -> AvroNode:
+    """Read the JSON of a schema of any type, as `parse_node` does."""
+    return _reader(references).read(_json_of(text), "", "", 0)
 
 
-def _inner(node: AvroNode) -> tuple[int, list[AvroNode]]:
-    inner = [*node.branches, *(each.node for each in node.fields), *([node.items] if node.items else [])]
-    return {"union": 0, "map": 2}.get(node.type, 1), inner
-
-
-def plain_json(node: AvroNode, *, bytes_as: str = "bytes") -> str:
-    """The JSON of a schema for readers of plain values: without logical types, defaults and aliases.
-
-    Its names are others: readers do not agree on those of namespaces.
-    """
-    return json.dumps(_plain(node, {}, bytes_as))
-
-
-def _plain(node: AvroNode, names: dict[int, str], bytes_as: str) -> Any:
-    if node.type == "union":
-        return [_plain(each, names, bytes_as) for each in node.branches]
-    if node.type in PRIMITIVES:
-        return bytes_as if node.type == "bytes" else node.type
-    if node.type == "array":
-        return {"type": "array", "items": _plain(node.item, names, bytes_as)}
-    if node.type == "map":
-        return {"type": "map", "values": _plain(node.item, names, bytes_as)}
-    if id(node) in names:
-        return names[id(node)]
-    names[id(node)] = f"Type{len(names)}"
-    named = {"type": node.type, "name": names[id(node)]}
-    if node.type == "enum":
-        return named | {"symbols": list(node.symbols)}
-    if node.type == "fixed":
-        return named | {"size": node.size}
-    fields = [{"name": each.name, "type": _plain(each.node, names, bytes_as)} for each in node.fields]
-    return named | {"fields": fields}
+def _reader(references: Sequence[str]) -> _Reader:
+    reader = _Reader()
+    for each in references:
+        reader.read(_json_of(each), "", "", 0)
+    return reader
 
 
 def _json_of(text: str) -> Any:

@@ -1,0 +1,219 @@
+"""Authentication of clients by SASL: what a broker knows of users, and where each connection stands.
+
+Source: Apache Kafka 3.9, `SaslServerAuthenticator`. Unlike there, an unknown user fails as late as a wrong password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.connection_state import ConnectionState
+from ottla.broker.logins import MechanismLogins, logins_of
+from ottla.net.connection import FRAME_LIMIT_BEFORE_AUTHENTICATION, Principal
+from ottla.net.reports import LimitedReports, call_later
+from ottla.security.kerberos import GSSAPI
+from ottla.security.oauth import OauthServer
+from ottla.security.sasl import PLAIN, PlainServer, ServerExchange
+from ottla.security.scram import NONCE_BYTES, SCRAM_MECHANISMS, SaslError, ScramCredential, ScramServer, TokenLogin
+
+if TYPE_CHECKING:
+    from ottla.broker.oauth import TokenChecks
+    from ottla.config.broker import BrokerConfig
+    from ottla.env.clock import Clock
+    from ottla.env.randomness import Randomness
+    from ottla.net.connection import Connection
+
+log = logging.getLogger("ottla.broker")
+
+SALT_SECRET_BYTES = 32
+#: A connection begins at most one new authentication in this time (Kafka's MIN_REAUTH_INTERVAL_ONE_SECOND).
+MIN_REAUTHENTICATION_MS = 1000
+USER = "User"
+
+
+class Authentication:
+    """The listeners with SASL, their mechanisms, and the users."""
+
+    def __init__(self, config: BrokerConfig, randomness: Randomness, clock: Clock) -> None:
+        self._randomness = randomness
+        self.clock = clock
+        #: By which unknown users get a salt; `_secure` takes that of the cluster.
+        self.salt_secret = randomness.secret_bytes(SALT_SECRET_BYTES)
+        #: By listener name and mechanism; of listeners with SASL only.
+        self.listeners = {
+            endpoint.listener_name: logins_of(config, endpoint.listener_name)[0]
+            for endpoint in config.listeners
+            if endpoint.uses_sasl
+        }
+        #: Of listeners with OAUTHBEARER, by their names.
+        self._tokens: dict[str, TokenChecks] = {}
+        for name, mechanisms in self.listeners.items():
+            for logins in mechanisms.values():
+                if logins.tokens is not None:
+                    from ottla.broker.oauth import TokenChecks  # few listeners have it
+
+                    self._tokens[name] = TokenChecks(name, logins.tokens, clock)
+        self.failure_delay_ms = config.get_int("connection.failed.authentication.delay.ms")
+        #: By mechanism and user.
+        self.scram: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in SCRAM_MECHANISMS}
+        #: Looks up a delegation token, by mechanism and id.
+        self.token_login: Callable[[str, str], TokenLogin | None] = lambda mechanism, token_id: None
+        self.successes = 0
+        self.failures = 0
+        self.report = LimitedReports(log.warning, call_later)
+
+    def begin(self, listener_name: str, mechanism: str) -> SaslSession:
+        """A new exchange by a mechanism that the listener has."""
+        logins = self.listeners[listener_name][mechanism]
+        exchange: ServerExchange
+        tokens = None
+        if logins.tokens is not None:
+            tokens = self._tokens[listener_name]
+            exchange = OauthServer(tokens.check)
+        elif logins.kerberos_key is not None:
+            exchange = logins.kerberos_key.exchange()
+        elif mechanism == PLAIN:
+            exchange = PlainServer(logins.users)
+        else:
+            nonce = self._randomness.secret_bytes(NONCE_BYTES).hex()
+            exchange = ScramServer(
+                mechanism, self.scram[mechanism], nonce, self.salt_secret, partial(self.token_login, mechanism)
+            )
+        return SaslSession(self, mechanism, exchange, logins, tokens)
+
+
+class SaslSession:
+    """An exchange with one client, and then the session that it began."""
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        mechanism: str,
+        exchange: ServerExchange,
+        logins: MechanismLogins,
+        tokens: TokenChecks | None,
+    ) -> None:
+        self._authentication = authentication
+        self.failure_delay_ms = authentication.failure_delay_ms
+        self.mechanism = mechanism
+        self._exchange = exchange
+        self._logins = logins
+        self._tokens = tokens
+        #: Whether tokens come as frames without a request (SaslHandshake version 0).
+        self.is_raw = False
+        self.begun_ms = 0.0
+        #: The session that is continued, and its principal; None at first.
+        self.session: SaslSession | None = None
+        self.former: Principal | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._has_failed = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the client is authenticated."""
+        return self._exchange.is_complete
+
+    @property
+    def token(self) -> TokenLogin | None:
+        """The delegation token by which the client logs in; None for another login."""
+        return self._exchange.token if isinstance(self._exchange, ScramServer) else None
+
+    def wanted(self, token: bytes) -> asyncio.Future[Any] | None:
+        """The read of keys that a token waits for before its `step`; None for no read."""
+        return None if self._tokens is None else self._tokens.wanted(token)
+
+    def step(self, connection: Connection, token: bytes, frame_limit: int) -> tuple[bytes, int]:
+        """The answer to a token, and the session's lifetime in milliseconds (0: none yet, or without a limit).
+
+        The last one authenticates the connection. Raises SaslError.
+        """
+        answer = self._exchange.step(token)
+        if not self.is_complete:
+            if isinstance(self._exchange, OauthServer) and self._exchange.refusal is not None:
+                self._note(connection, self._exchange.refusal)  # many clients hang up now
+            return answer, 0
+        delegated = self.token
+        principal = Principal(USER, self._exchange.user if delegated is None else delegated.owner)
+        if self.former is not None and self.former != principal:
+            raise SaslError(
+                f"another user, {principal.name!r:.100}",
+                f"Cannot change principals during re-authentication from {self.former}: {principal}",
+            )
+        self._authentication.successes += 1
+        connection.authenticate(principal, frame_limit)
+        if isinstance(state := connection.state, ConnectionState):
+            state.expired = None
+        if self.session is not None:
+            self.session.cancel()
+            self.session = None
+        limits_ms = [self._logins.max_reauth_ms] if self._logins.max_reauth_ms > 0 else []
+        if delegated is not None:
+            limits_ms.append(delegated.lifetime_ms)
+        if self._exchange.expires_ms is not None:
+            limits_ms.append(max(0, round(self._exchange.expires_ms - self._authentication.clock.now_ms())))
+        lifetime_ms = min(limits_ms, default=0)
+        if limits_ms:
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(lifetime_ms / 1000, partial(_expire, connection))
+        return answer, lifetime_ms
+
+    def failed(self, connection: Connection, error: SaslError) -> str:
+        """Log a failed exchange; the text for the client, which says no more than Kafka's does."""
+        self._note(connection, error)
+        again = "authentication" if self.former is None else "re-authentication"
+        generic = f"Authentication failed during {again} due to invalid credentials with SASL mechanism "
+        return error.shown or generic + self.mechanism
+
+    def _note(self, connection: Connection, error: SaslError) -> None:
+        """Count and log a failure, once."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        self._authentication.failures += 1
+        user = f" as user {self._exchange.user!r:.100}" if self._exchange.user else ""
+        self._authentication.report(
+            connection.listener_name,
+            f"{connection.peer_host}:{connection.peer_port} failed to authenticate with "
+            f"{self.mechanism}{user}: {error}",
+        )
+
+    def cancel(self) -> None:
+        """End the timers: the connection is closed, or has another session."""
+        if self.session is not None:
+            self.session.cancel()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+
+def _expire(connection: Connection) -> None:
+    """End a session: from now on its client may do no more than authenticate again."""
+    state = connection.state
+    if isinstance(state, ConnectionState) and not connection.closed:
+        state.expired = connection.principal
+        connection.principal = None
+        connection.frame_limit = min(connection.frame_limit, FRAME_LIMIT_BEFORE_AUTHENTICATION)
+
+
+def raw_login(connection: Connection) -> SaslSession | None:
+    """The exchange whose tokens come as bare frames on a connection; None where requests come."""
+    state = connection.state
+    login = state.login if isinstance(state, ConnectionState) else None
+    return login if login is not None and login.is_raw and not login.is_complete else None
+
+
+def take_raw_token(connection: Connection, login: SaslSession, token: bytes, frame_limit: int) -> None:
+    """Answer a bare token with a bare one; a failure has no answer, and the connection is closed after the delay."""
+    login.wanted(token)  # begins to read keys, which are there for the client's next attempt
+    try:
+        answer, _ = login.step(connection, token, frame_limit)
+    except SaslError as error:
+        login.failed(connection, error)
+        asyncio.get_running_loop().call_later(login.failure_delay_ms / 1000, connection.close)
+        return
+    if answer or login.mechanism != GSSAPI:  # which ends with a token of the client
+        connection.send_bytes(len(answer).to_bytes(4, "big") + answer)

@@ -1,0 +1,49 @@
+"""SaslHandshake (key 17), versions 0-1: a client chooses its mechanism.
+
+1: tokens follow in SaslAuthenticate requests; after 0 they follow as bare frames. A client that is authenticated begins
+again with it (KIP-368). On a listener without SASL it is refused.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.authentication import MIN_REAUTHENTICATION_MS, SaslSession
+from ottla.broker.authorization import Accesses
+from ottla.broker.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+def accesses(context: RequestContext, request: SaslHandshakeRequest) -> Accesses:
+    """No access is needed."""
+    return ()
+
+
+def handle(context: RequestContext, request: SaslHandshakeRequest) -> None:
+    authentication = context.broker.authentication
+    mechanisms = None if authentication is None else authentication.listeners.get(context.listener_name)
+    connection, state, now_ms = context.connection, context.client_state, context.broker.clock.monotonic_ms()
+    session = state.login
+    if (
+        authentication is None
+        or mechanisms is None
+        or (session is not None and not _may_begin_again(context, session, now_ms))
+    ):
+        context.reply(SaslHandshakeResponse(error_code=int(ErrorCode.ILLEGAL_SASL_STATE), mechanisms=[]))
+        return
+    offered = list(mechanisms) if session is None else [session.mechanism]
+    if request.mechanism not in offered:
+        error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        context.reply(SaslHandshakeResponse(error_code=int(error), mechanisms=offered))
+        connection.close_when_sent()
+        return
+    state.login = login = authentication.begin(context.listener_name, request.mechanism)
+    login.begun_ms = now_ms
+    if session is not None:
+        login.session, login.former = session, connection.principal or state.expired
+    login.is_raw = context.api_version == 0
+    context.reply(SaslHandshakeResponse(error_code=0, mechanisms=list(mechanisms)))
+
+
+def _may_begin_again(context: RequestContext, session: SaslSession, now_ms: float) -> bool:
+    """Whether a session may be continued: once in a while, and not in the midst of an exchange."""
+    return session.is_complete and now_ms - session.begun_ms >= MIN_REAUTHENTICATION_MS and context.api_version > 0
