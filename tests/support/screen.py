@@ -33,7 +33,7 @@ class Display:
     def __init__(self, ours: int, lines: int, columns: int) -> None:
         self._ours = ours
         self.screen = pyte.Screen(columns, lines)
-        self.drawn = bytearray()
+        self._drawn = bytearray()
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -46,8 +46,14 @@ class Display:
             except OSError:  # the program has ended
                 return
             with self._lock:
-                self.drawn += data
+                self._drawn += data
                 self._stream.feed(data)
+
+    @property
+    def drawn(self) -> bytes:
+        """All bytes that the picture shows."""
+        with self._lock:
+            return bytes(self._drawn)
 
     @property
     def rows(self) -> list[str]:
@@ -102,7 +108,7 @@ class Screen:
     @property
     def drawn(self) -> bytes:
         """All that was drawn since the last key or signal."""
-        return bytes(self.display.drawn[self._seen :])
+        return self.display.drawn[self._seen :]
 
     @property
     def text(self) -> str:
