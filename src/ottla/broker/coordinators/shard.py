@@ -53,8 +53,8 @@ class CoordinatorStep(Protocol):
     """The outcome of an event: batches to append; replies and requests to send when those are committed."""
 
     @property
-    def batches(self) -> Sequence[CoordinatorBatch]:
-        """Appended and replayed in this order."""
+    def batches(self) -> Sequence[CoordinatorBatch | TransactionMarker]:
+        """Appended and replayed in this order; a marker is appended as a control batch."""
 
     @property
     def replies(self) -> Sequence[CoordinatorReply]:
@@ -96,7 +96,7 @@ class CoordinatorShard(Protocol[Step]):
         """Apply a record of the log; `producer_id` is that of its transaction, -1 for none."""
 
     def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
-        """Apply the control record at `log_offset`, which ends a transaction."""
+        """Apply the control record at `log_offset`, which ends a transaction once it is committed."""
 
     def committed(self, high_watermark: int) -> None:
         """Note that records below `high_watermark` are committed."""
