@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.authorization import ADMIN_CLIENT_ID
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage
-from ottla.cluster.refusal import TopicRefusal
+from ottla.broker.coordinators.shard import Topics
+from ottla.cluster.image import NO_LEADER, BrokerImage
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
 from ottla.peer.errors import KNOWN_CODES, ClientError
 from ottla.records.record import Record, encode_batch
@@ -38,18 +38,6 @@ TRIED_AGAIN = frozenset(
     (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 )
 """Errors while the topic has no leader, or this broker has not heard of a new one yet."""
-
-
-class Topics(Protocol):
-    """The part of `ottla.broker.control.cluster_admin.ClusterAdmin` that is needed here."""
-
-    @property
-    def image(self) -> ClusterImage:
-        """The present image of the cluster."""
-        ...
-
-    async def ensure_topic(self, name: str) -> TopicRefusal | None:
-        """Create an internal topic unless it exists."""
 
 
 class EvidenceWriter:

@@ -1,4 +1,5 @@
-"""The interfaces of the state machines that the runtime hosts, and of the kind of coordinator that they belong to.
+"""The interfaces of the state machines that the runtime hosts, of the kind of coordinator that they belong to, and of
+the broker around them.
 
 These are protocols, since the state machines are pure and do not know their shell. Source: Apache Kafka 3.9,
 `CoordinatorShard`, `CoordinatorShardBuilder`, `CoordinatorPlayback`.
@@ -12,6 +13,8 @@ from enum import Enum, auto
 from logging import Logger
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from ottla.cluster.image import ClusterImage
+from ottla.cluster.refusal import TopicRefusal
 from ottla.records.control import TransactionMarker
 from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode
@@ -162,6 +165,18 @@ class CoordinatorKind(Protocol[Shard, StepIn]):
 
     def state_changed(self, partition: int, before: ShardState, now: ShardState) -> None:
         """Called when the state of a partition changes."""
+
+
+class Topics(Protocol):
+    """The part of `ottla.broker.control.cluster_admin.ClusterAdmin` that coordinators need."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The present image of the cluster."""
+        ...
+
+    async def ensure_topic(self, name: str) -> TopicRefusal | None:
+        """Create an internal topic unless it exists."""
 
 
 class BrokerRequests(Protocol):

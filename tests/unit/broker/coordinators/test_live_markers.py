@@ -42,7 +42,7 @@ def run(test: Callable[[FakeBroker], Coroutine[Any, Any, None]]) -> None:
 
 def commit_in_transaction(groups: GroupCoordinatorService, producer_id: int, partition: int, offset: int) -> None:
     """An offset of group g, as part of an open transaction."""
-    at = groups.partition_of("g")
+    at = groups.router.partition_of("g")
     record = OffsetRecord("g", "t", partition, StoredOffset(offset, -1, "", groups.now_ms()))
     batch = Batch(at, [record], producer_id, 0)
     groups.runtime.carry_out(groups.runtime.shards[at], Step(0, "g", [batch]))
@@ -56,7 +56,7 @@ def commit(groups: GroupCoordinatorService, partition: int, offset: int) -> None
 def end(groups: GroupCoordinatorService, producer_id: int, is_commit: bool) -> list[ErrorCode]:
     answers: list[ErrorCode] = []
     marker = TransactionMarker(producer_id, 0, 0, is_commit)
-    groups.runtime.append_marker(groups.partition_of("g"), marker, TIMEOUT_MS, answers.append)
+    groups.runtime.append_marker(groups.router.partition_of("g"), marker, TIMEOUT_MS, answers.append)
     return answers
 
 
@@ -122,8 +122,8 @@ def test_a_group_that_had_only_offsets_of_an_aborted_transaction_is_gone():
 def test_the_log_of_the_offsets_topic_knows_the_end_of_the_transaction(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         groups = broker.groups
-        assert await groups.ensure_offsets_topic() is ErrorCode.NONE
-        partition = broker.partitions.get(OFFSETS_TOPIC, groups.partition_of("g"))
+        assert await groups.router.ensure_topic() is ErrorCode.NONE
+        partition = broker.partitions.get(OFFSETS_TOPIC, groups.router.partition_of("g"))
         assert partition is not None
         log = partition.log
         for number, is_commit in enumerate((True, False)):
