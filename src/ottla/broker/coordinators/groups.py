@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.broker.coordinators.evidence import EvidenceWriter, LeaderOfEvidence
+from ottla.broker.coordinators.evidence import EvidenceWriter
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, ROUTED_TOPIC, GroupKind
 from ottla.broker.coordinators.rebalance_figures import RebalanceFigures
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
-from ottla.broker.coordinators.shard import Topics
+from ottla.broker.coordinators.shard import BrokerRequests, Topics
 from ottla.broker.coordinators.shard_router import ShardRouter
 from ottla.cluster.image import ImageDelta, TopicImage
 from ottla.config.broker import BrokerConfig
@@ -68,7 +68,7 @@ class GroupCoordinatorService:
         coordinator_log: CoordinatorLog,
         topics: Topics,
         randomness: Randomness,
-        evidence_sender: LeaderOfEvidence | None = None,
+        evidence_requests: BrokerRequests | None = None,
     ) -> None:
         self.metrics = GroupMetrics()
         self._log = coordinator_log
@@ -77,7 +77,7 @@ class GroupCoordinatorService:
         self._retention_ms = config.get_int("offsets.retention.minutes") * MS_PER_MINUTE
         self._expiry_interval_ms = config.get_long("offsets.retention.check.interval.ms")
         keeps_evidence = config.get_boolean("ottla.rebalance.evidence.enable")
-        self.evidence = EvidenceWriter(coordinator_log, topics, keeps_evidence, evidence_sender)
+        self.evidence = EvidenceWriter(coordinator_log, topics, keeps_evidence, evidence_requests)
         limits = GroupLimits(
             min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),

@@ -183,4 +183,7 @@ class BrokerRequests(Protocol):
     """Sends requests to other brokers."""
 
     def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
-        """Send a request, first looking up the leader if its destination is a partition; call `done` once."""
+        """Send a request, first looking up the leader if its destination is a partition; call `done` once, later."""
+
+    def close(self) -> None:
+        """End; what is not answered has no outcome any more."""
