@@ -108,7 +108,7 @@ class TokenChecks:
 
     def __init__(self, listener_name: str, settings: TokenSettings, clock: Clock) -> None:
         self._listener_name = listener_name
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._keys: SigningKeys | None = None
         self._read_at_ms = -inf
@@ -135,7 +135,7 @@ class TokenChecks:
 
     def check(self, text: str) -> BearerToken:
         """Check a token. Raises TokenError."""
-        settings, now_ms = self._settings, self._clock.now_ms()
+        settings, now_ms = self.settings, self._clock.now_ms()
         if settings.url is None:
             return check_unsecured(text, settings.options, now_ms)
         if self._keys is None:
@@ -144,7 +144,7 @@ class TokenChecks:
 
     def wanted(self, message: bytes) -> asyncio.Future[SigningKeys] | None:
         """The read of the keys that a client's message has to wait for; None where it can be checked at once."""
-        settings, now_ms = self._settings, self._clock.monotonic_ms()
+        settings, now_ms = self.settings, self._clock.monotonic_ms()
         if settings.url is None:
             return None
         try:
@@ -169,9 +169,9 @@ class TokenChecks:
         if error is not None:
             log.error("listener %s: %s", self._listener_name, error)
             self._next_ms = now_ms + self._pause_ms
-            self._pause_ms = min(2 * self._pause_ms, self._settings.backoff_max_ms)
+            self._pause_ms = min(2 * self._pause_ms, self.settings.backoff_max_ms)
             return
         self._keys, self._read_at_ms = reading.result(), now_ms
-        self._pause_ms = self._settings.backoff_ms
-        self._next_ms = now_ms + self._settings.backoff_max_ms
+        self._pause_ms = self.settings.backoff_ms
+        self._next_ms = now_ms + self.settings.backoff_max_ms
         log.info("listener %s: %d keys of %s are read", self._listener_name, len(self._keys), URL)

@@ -368,6 +368,7 @@ class Broker:
             self.replication_quotas,
             control,
             self.listener_tls,
+            self.authentication,
         )
         self._host_partitions(control, coordination, reconfiguration)
         startup = Startup(
@@ -384,7 +385,7 @@ class Broker:
             return claimed.message
         control.topic_configs.subscribe(reconfiguration.topic_changed)
         self.dynamic_settings = DynamicSettings(
-            zk, self.config, broker_id, reconfiguration.broker_changed, self.listener_tls.problem, self.randomness
+            zk, self.config, broker_id, reconfiguration.broker_changed, reconfiguration.problem, self.randomness
         )
         await self.dynamic_settings.load()
         await _secure(self, control)

@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: SaslHandshakeRequest) -> None:
     ):
         context.reply(SaslHandshakeResponse(error_code=int(ErrorCode.ILLEGAL_SASL_STATE), mechanisms=[]))
         return
-    offered = list(mechanisms) if session is None else [session.mechanism]
+    offered = [name for name in mechanisms if session is None or name == session.mechanism]
     if request.mechanism not in offered:
         error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
         context.reply(SaslHandshakeResponse(error_code=int(error), mechanisms=offered))
