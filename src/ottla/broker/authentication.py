@@ -89,6 +89,11 @@ class Authentication:
         self._use(config)
         return True
 
+    def renew_keys(self) -> None:
+        """Read keys of tokens that are old again."""
+        for checks in self._tokens.values():
+            checks.renew()
+
     def begin(self, listener_name: str, mechanism: str) -> SaslSession:
         """A new exchange by a mechanism that the listener has."""
         logins = self.listeners[listener_name][mechanism]
