@@ -148,7 +148,7 @@ class Broker:
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.upkeep.on_flushed = self.partitions.flushed
         self.upkeep = BrokerUpkeep(config, self.logs, self.partitions, self.connections, self.slices, self.clock)
-        self.upkeep.on_tick = self._renew_certificates
+        self.upkeep.on_tick = self._renew_keys
         self._coordination = coordination
         self._declare_what_runs()
         self.metrics = MetricsService(self)
@@ -369,6 +369,7 @@ class Broker:
             self.replication_quotas,
             control,
             self.listener_tls,
+            self.authentication,
         )
         self._host_partitions(control, coordination, reconfiguration)
         startup = Startup(
@@ -385,7 +386,7 @@ class Broker:
             return claimed.message
         control.topic_configs.subscribe(reconfiguration.topic_changed)
         self.dynamic_settings = DynamicSettings(
-            zk, self.config, broker_id, reconfiguration.broker_changed, self.listener_tls.problem, self.randomness
+            zk, self.config, broker_id, reconfiguration.broker_changed, reconfiguration.problem, self.randomness
         )
         await self.dynamic_settings.load()
         await _secure(self, control)
@@ -461,8 +462,10 @@ class Broker:
         self.dispatcher.quotas = quotas if quotas.limits_clients else None
         self.connections.wait_of_host_ms = quotas.connection_wait_ms if quotas.limits_connections else None
 
-    def _renew_certificates(self) -> None:
-        """Use stores of keys whose files have changed."""
+    def _renew_keys(self) -> None:
+        """Use stores of keys whose files have changed, and new keys of tokens."""
+        if self.authentication is not None:
+            self.authentication.renew_keys()
         if self.listener_tls.reload(self.config):
             self.control.connector.apply_settings(self.config)
 

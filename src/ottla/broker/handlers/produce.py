@@ -22,7 +22,7 @@ from ottla.broker.current_leaders import CurrentLeaders
 from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.cluster.acls import Operation, ResourceType
-from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
+from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
 from ottla.storage.rewriting import is_small, needs_rewriting, rewrite
@@ -126,11 +126,15 @@ def accesses(context: RequestContext, request: ProduceRequest) -> Accesses:
 def handle(context: RequestContext, request: ProduceRequest) -> None:
     """Append each partition's batch and reply with its offset or its error."""
     topics, acks = request.topic_data, request.acks
-    is_usual = acks in (1, -1) and request.transactional_id is None
-    if not is_usual or len(topics) != 1 or len(topics[0].partition_data) != 1:
+    if (
+        acks not in (1, -1)
+        or len(topics) != 1
+        or len(topics[0].partition_data) != 1
+        or _is_transactional(topics[0].partition_data[0].records)
+    ):
         # Batches that are appended later are still in the frame.
         context.connection.keep_frame()
-        context.run(_append_all(context, request, None if is_usual else _refuse_request(context, request)))
+        context.run(_append_all(context, request))
         return
     # The common case: one batch, answered without building a response object.
     (topic,) = topics
@@ -158,10 +162,9 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
         _finish(context, [(topic.name, [_pending(data.index, appended)])], request)
 
 
-async def _append_all(
-    context: RequestContext, request: ProduceRequest, refusal: tuple[ErrorCode, str | None] | None
-) -> None:
+async def _append_all(context: RequestContext, request: ProduceRequest) -> None:
     point = context.broker.slices.point
+    refusal = await _refusal_of(context, request)
     found: Appends = []
     for topic in request.topic_data:
         appends: list[PendingAppend] = []
@@ -295,15 +298,16 @@ def _reply(context: RequestContext, found: Appends) -> None:
     context.reply_in_slices(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
 
 
-def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
-    """The error of the request as a whole, if any."""
-    if request.acks not in (-1, 0, 1):
-        return ErrorCode.INVALID_REQUIRED_ACKS, None
-    if request.transactional_id is not None:
-        if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
-        return ErrorCode.INVALID_TXN_STATE, "Transactions are not supported by this broker yet."
-    return None
+async def _refusal_of(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
+    """The error of the request as a whole, if any. As in Kafka, the records say whether it is transactional."""
+    for topic in request.topic_data:
+        if any(_is_transactional(data.records) for data in topic.partition_data):
+            writer = request.transactional_id
+            if writer is None or not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, writer):
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
+            return ErrorCode.INVALID_TXN_STATE, "Transactions are not supported by this broker yet."
+        await context.broker.slices.point()
+    return None if request.acks in (-1, 0, 1) else (ErrorCode.INVALID_REQUIRED_ACKS, None)
 
 
 def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> AppendInfo | PendingAppend:
@@ -426,6 +430,16 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
         log_start_offset=-1,
         record_errors=[],
         error_message=message,
+    )
+
+
+def _is_transactional(batch: memoryview | None) -> bool:
+    """Whether the first batch is one of a transaction."""
+    return (
+        batch is not None
+        and len(batch) > ATTRIBUTES_AT + 1
+        and batch[MAGIC_AT] == MAGIC
+        and bool(batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
     )
 
 
