@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import (
     GroupMetadataKey,
     GroupMetadataMember,
@@ -19,6 +18,7 @@ from ottla.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     OffsetRecord,
+    StoredOffset,
     decode_record,
     encode_record,
     group_key,
