@@ -26,7 +26,7 @@ from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
 from ottla.groups.events import OffsetCommit
 from ottla.groups.evidence import Evidence
-from ottla.groups.offsets import StoredOffset
+from ottla.groups.records import StoredOffset
 from ottla.net.tls import TlsTerms
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
