@@ -176,7 +176,7 @@ class SaslSession:
         self._authentication.failures += 1
         user = f" as user {self._exchange.user!r:.100}" if self._exchange.user else ""
         self._authentication.report(
-            connection.listener_name,
+            f"listener {connection.listener_name}",
             f"{connection.peer_host}:{connection.peer_port} failed to authenticate with "
             f"{self.mechanism}{user}: {error}",
         )

@@ -32,6 +32,7 @@ from ottla.broker.coordinators.shard import (
 )
 from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
+from ottla.net.reports import LimitedReports, call_later
 from ottla.records.compression import Compression
 from ottla.records.record import Record, encode_batch
 from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
@@ -103,6 +104,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._report = partial(LimitedReports(kind.log.warning, call_later), kind.topic)
 
     @property
     def loading(self) -> bool:
@@ -241,9 +243,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             error = self._append(hosted, batch, is_awaited)
             if error is not None:
                 self.metrics.append_failures += 1
-                self._kind.log.warning(
-                    "an append to %s-%d failed: %s", self._kind.topic, shard.partition, error.message
-                )
+                self._report(f"an append to {self._kind.topic}-{shard.partition} failed: {error.message}")
                 self.carry_out(shard, shard.append_failed(step, error, self._clock.now_ms()))
                 return
         self._kind.carried_out(shard, step)

@@ -17,6 +17,7 @@ from ottla.broker.slices import LoopSlices
 from ottla.config.broker import BrokerConfig
 from ottla.env.executor import Executor
 from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork
+from ottla.net.reports import LimitedReports
 from ottla.net.streams import PlainStream
 from ottla.net.tls import TlsByteStream, TlsTerms
 from ottla.records.extras import MissingExtraError, require_extra
@@ -83,6 +84,7 @@ class MetricsEndpoint:
         )
         self._open: set[_Scrape] = set()
         self._work: set[asyncio.Task[None]] = set()
+        self._report = partial(LimitedReports(log.warning, loop.call_later), "the metrics")
         loop.add_reader(listening.fd, self._on_acceptable)
 
     @property
@@ -103,7 +105,7 @@ class MetricsEndpoint:
         try:
             socket = self._listening.accept()
         except NetworkError as error:
-            log.warning("metrics: %s", error)
+            self._report(f"metrics: {error}")
             return
         if socket is None:
             return
@@ -115,7 +117,13 @@ class MetricsEndpoint:
             secured = TlsByteStream(self._loop, socket.start_tls(self._tls.context))
             scrape = _Scrape(self._loop, secured, self._answer, self._open.discard)
             self._open.add(scrape)
-            secured.begin(lambda certificate: None, scrape.refuse)
+            secured.begin(lambda certificate: None, partial(self._refuse, scrape))
+
+    def _refuse(self, scrape: _Scrape, cause: str) -> None:
+        """Close a connection whose TLS handshake failed."""
+        if cause:
+            self._report(f"metrics: a TLS handshake failed: {cause}")
+        scrape.close()
 
     def _answer(self, request: bytes, done: Callable[[bytes], None]) -> None:
         """Call `done` with the response, at once or when the text is formatted."""
@@ -179,12 +187,6 @@ class _Scrape:
         self._is_closed = False
         self._timer: TimerHandle = loop.call_later(TIMEOUT_S, self.close)  # type: ignore[assignment]
         stream.add_reader(self._on_readable)
-
-    def refuse(self, cause: str) -> None:
-        """Close a connection whose TLS handshake failed."""
-        if cause:
-            log.warning("metrics: a TLS handshake failed: %s", cause)
-        self.close()
 
     def _on_readable(self) -> None:
         room = bytearray(MOST_REQUEST_BYTES)
