@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
+#: `sasl.server.max.receive.size` is that of other requests.
+NO_LIMIT_OF_ITS_OWN = -1
 #: Bytes read at a time when a cold range is brought into the page cache.
 READ_AHEAD_CHUNK = 256 * 1024
 
@@ -79,6 +81,8 @@ class Dispatcher:
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
+        before_login = broker.config.get_int("sasl.server.max.receive.size")
+        self._frame_limit_before_login = self._frame_limit if before_login == NO_LIMIT_OF_ITS_OWN else before_login
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
         self.request_slices = RequestSlices()
         #: Counts the bytes of requests kept while they are worked on.
@@ -102,15 +106,13 @@ class Dispatcher:
         self.cold_reads = 0
 
     def frame_limit(self, principal: Principal | None) -> int:
-        """`socket.request.max.bytes`."""
-        return self._frame_limit
+        """`socket.request.max.bytes`, before a login `sasl.server.max.receive.size`."""
+        return self._frame_limit_before_login if principal is None else self._frame_limit
 
     def refuse_frame(self, connection: Connection, size: int) -> None:
         """Log a frame of invalid size; the connection is closed, as in Kafka."""
         self.refused_frames += 1
-        limit = (
-            "socket.request.max.bytes" if connection.principal is not None else "what is taken before authentication"
-        )
+        limit = "socket.request.max.bytes" if connection.principal is not None else "sasl.server.max.receive.size"
         what = "negative" if size < 0 else f"larger than {limit}={connection.frame_limit}"
         self._report(connection, f"a request of {size} bytes is {what}{_protocol_guess(size)}")
 
@@ -192,7 +194,7 @@ class Dispatcher:
 
         login = raw_login(connection)
         if login is not None:
-            take_raw_token(connection, login, bytes(frame), self._frame_limit)
+            take_raw_token(connection, login, bytes(frame))
         return login is not None
 
     def _taken_up(self, connection: Connection, header: RequestHeader) -> RequestContext:

@@ -126,7 +126,7 @@ def test_a_login_has_a_time_limit(logs_in: bool) -> None:
     ((limit_s, too_slow),) = loop.later
     assert limit_s == LOGIN_LIMIT_S
     if logs_in:
-        connection.authenticate(ANONYMOUS, 1)
+        connection.set_principal(ANONYMOUS)
     else:
         too_slow()
         assert reports == ["closing the connection of 127.0.0.1:1 at listener SASL: it has not logged in within 30 s"]
