@@ -39,14 +39,11 @@ LIVE, READY = "/health/live", "/health/ready"
 def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> ListeningSocket | None:
     """Bind `ottla.metrics.host` and `ottla.metrics.port`; None if the port is -1.
 
-    Raises NetworkError if that fails, if the package that formats the metrics is missing, or for TLS of no listener.
+    Raises NetworkError if that fails, or if the package that formats the metrics is missing.
     """
-    port, secured = config.get_int("ottla.metrics.port"), config.get_string_or_none(TLS_LISTENER)
+    port = config.get_int("ottla.metrics.port")
     if port < 0:
         return None
-    if secured is not None and not config.has_tls(secured):
-        names = ", ".join(each.listener_name for each in config.listeners if each.uses_tls) or "none"
-        raise NetworkError(f"{TLS_LISTENER}={secured} names no listener with TLS; those of this broker are: {names}")
     try:
         require_extra("the metrics endpoint", "metrics", "prometheus_client")
     except MissingExtraError as error:

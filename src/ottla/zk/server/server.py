@@ -215,7 +215,7 @@ class ZooKeeperServer:
         from ottla.security.principal import principal_name
 
         assert self._secure is not None
-        stream = TlsByteStream(self._loop, socket.start_tls(self._secure.context))
+        stream = TlsByteStream(self._loop, socket.start_tls(self._secure.context()))
         connection = ClientConnection(self._loop, stream, self)
 
         def established(certificate: bytes | None) -> None:
@@ -429,7 +429,8 @@ class ZooKeeperServer:
             zxid=self.store.forced_zxid,
             nodes=len(tree.nodes),
             settings={
-                "clientPort": self.port,
+                "clientPort": -1 if self._listening is None else self.port,
+                "secureClientPort": -1 if self.secure_port is None else self.secure_port,
                 "tickTime": self.settings.tick_time_ms,
                 "maxClientCnxns": self.settings.max_client_connections,
                 "minSessionTimeout": self.settings.agreed_timeout_ms(0),
