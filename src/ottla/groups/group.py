@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_assignment, decode_subscription
-from ottla.groups.deadlines import Deadlines
+from ottla.deadlines import Deadlines
 from ottla.groups.events import (
     UNKNOWN_MEMBER,
     JoinedMember,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.groups.deadlines import Deadlines
+from ottla.deadlines import Deadlines
 from ottla.groups.events import (
     NO_GENERATION,
     UNKNOWN_MEMBER,
