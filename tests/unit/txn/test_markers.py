@@ -69,7 +69,9 @@ def test_errors_that_pass_are_tried_again_after_a_pause(error: ErrorCode):
 def test_a_leader_that_cannot_be_reached_is_tried_again(error: ErrorCode):
     world = ending(T0)
     world.answer(world.asked[0], error)
+    assert (world.metadata.state, world.asked) == (PREPARE_COMMIT, [])
     world.advance(RETRY_BACKOFF_MS)
+    assert list(world.markers) == [T0]
     world.write_all_markers()
     assert world.metadata.state is COMPLETE_COMMIT
 
