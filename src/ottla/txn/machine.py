@@ -16,6 +16,7 @@ Rules by state are in `ottla.txn.states`. Source: Apache Kafka 3.9, `kafka.coord
   answer waits until that write is committed;
 - a failed attempt to fence a producer leaves its epoch as it was, since the log has nothing of it;
 - timeouts and expiry take effect when they are due, not at the next look some seconds or an hour later;
+- after InitProducerId the start of the transaction before is not shown any more, as it is not in the log, either;
 - InitProducerId of a producer that was fenced in the last epoch of its id gets `PRODUCER_FENCED`, not an internal
   error;
 - newer protocol: a transaction that the coordinator aborts rotates an exhausted producer id, too (KAFKA-20090); EndTxn
@@ -65,7 +66,7 @@ from ottla.wire.errors import ErrorCode
 
 RETRY_BACKOFF_MS = 100
 """Pause before a marker is sent again, or a write that the log refused is tried again."""
-STORY_LIMIT = 64
+STORY_LIMIT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +242,13 @@ class TransactionMachine:
             return
         rule = RULES[metadata.state].init
         if rule is InitRule.WAIT:
-            self._refuse(event, ErrorCode.CONCURRENT_TRANSACTIONS, step)
+            self._answer(event, ErrorCode.CONCURRENT_TRANSACTIONS, step)
         elif not _names(event, metadata):
-            self._refuse(event, ErrorCode.PRODUCER_FENCED, step)
+            self._answer(event, ErrorCode.PRODUCER_FENCED, step)
         elif rule is InitRule.FENCE:
             can_fence = self._fence(metadata, step, now_ms)
             error = ErrorCode.CONCURRENT_TRANSACTIONS if can_fence else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            self._refuse(event, error, step)
+            self._answer(event, error, step)
         else:
             self._initialize(self._next_epoch(metadata, event, now_ms), event, step, now_ms)
 
@@ -255,7 +256,7 @@ class TransactionMachine:
         self, metadata: TransactionMetadata | ErrorCode, event: InitProducerId, step: TransactionStep, now_ms: int
     ) -> None:
         if isinstance(metadata, ErrorCode):
-            self._refuse(event, metadata, step)
+            self._answer(event, metadata, step)
             return
         self._append(step, [metadata], now_ms)
         result = InitProducerIdResult(ErrorCode.NONE, metadata.producer_id, metadata.producer_epoch)
@@ -297,7 +298,7 @@ class TransactionMachine:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error is ErrorCode.NONE and not (rule is AddRule.ADD and added <= metadata.partitions):
             self._append(step, [metadata.added(added, event.transaction_version, now_ms)], now_ms)
-        self._refuse(event, error, step)
+        self._answer(event, error, step)
 
     def _verify_partitions(self, event: VerifyPartitionsInTxn, step: TransactionStep, now_ms: int) -> None:
         metadata = self._known()
@@ -305,7 +306,7 @@ class TransactionMachine:
         if error is ErrorCode.NONE and RULES[metadata.state].verify is VerifyRule.WAIT:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error is not ErrorCode.NONE:
-            self._refuse(event, error, step)
+            self._answer(event, error, step)
             return
         missing = ErrorCode.TRANSACTION_ABORTABLE
         errors = {each: ErrorCode.NONE if each in metadata.partitions else missing for each in event.partitions}
@@ -317,10 +318,10 @@ class TransactionMachine:
         is_repeated = is_bumping and _is_repeated(event, metadata)
         if not is_repeated:
             if event.producer_id != metadata.producer_id:
-                self._refuse(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, step)
+                self._answer(event, ErrorCode.INVALID_PRODUCER_ID_MAPPING, step)
                 return
             if event.producer_epoch != metadata.producer_epoch:
-                self._refuse(event, ErrorCode.PRODUCER_FENCED, step)
+                self._answer(event, ErrorCode.PRODUCER_FENCED, step)
                 return
         rules = _end_rules(RULES[metadata.state], is_bumping, is_repeated)
         rule = rules.commit if event.is_commit else rules.abort
@@ -330,13 +331,13 @@ class TransactionMachine:
             result = EndTxnResult(ErrorCode.NONE, metadata.producer_id, metadata.producer_epoch)
             step.replies.append(TransactionReply(event.token, result))
         else:
-            self._refuse(event, ErrorCode[rule.value], step)
+            self._answer(event, ErrorCode[rule.value], step)
 
     def _decide(self, metadata: TransactionMetadata, event: EndTxn, step: TransactionStep, now_ms: int) -> None:
         version = event.transaction_version
         next_id = self._next_producer_id(metadata, version)
         if next_id is None:
-            self._refuse(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
+            self._answer(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
             return
         prepared = metadata.prepared(event.is_commit, version, now_ms, next_id)
         self._prepare(prepared, step, now_ms)
@@ -404,7 +405,8 @@ class TransactionMachine:
             following = TransactionState.DEAD if metadata is None else metadata.state
             if current is not None:
                 self._check_transition(current, following)
-            self._note(now_ms, f"{current.value if current else 'new'} -> {following.value}: {metadata}")
+            entered = following.value if metadata is None else f"{following.value} in epoch {metadata.producer_epoch}"
+            self._note(now_ms, f"{'new' if current is None else current.value} -> {entered}")
             records.append(TransactionRecord(self.transactional_id, metadata))
             current = following
         step.batches.append(TransactionBatch(records))
@@ -420,7 +422,7 @@ class TransactionMachine:
         assert self.metadata is not None, self.story()
         return self.metadata
 
-    def _refuse(self, event: TransactionRequest, error: ErrorCode, step: TransactionStep) -> None:
+    def _answer(self, event: TransactionRequest, error: ErrorCode, step: TransactionStep) -> None:
         step.replies.append(TransactionReply(event.token, refused(event, error)))
 
     def _new_step(self) -> TransactionStep:
