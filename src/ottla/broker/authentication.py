@@ -33,6 +33,8 @@ SALT_SECRET_BYTES = 32
 #: A connection begins at most one new authentication in this time (Kafka's MIN_REAUTH_INTERVAL_ONE_SECOND).
 MIN_REAUTHENTICATION_MS = 1000
 USER = "User"
+#: Of the first token of GSSAPI (RFC 2743, 3.1). No request begins so: the key of its API would be above 24,000.
+FIRST_BYTE_OF_A_TICKET = b"\x60"
 
 
 class Authentication:
@@ -103,9 +105,9 @@ class SaslSession:
         self._exchange = exchange
         self._logins = logins
         self._tokens = tokens
-        #: Whether tokens come as frames without a request (SaslHandshake version 0).
+        #: Whether tokens come as frames without a request (SaslHandshake version 0, or no SaslHandshake at all).
         self.is_raw = False
-        self.begun_ms = 0.0
+        self.begun_ms = authentication.clock.monotonic_ms()
         #: The session that is continued, and its principal; None at first.
         self.session: SaslSession | None = None
         self.former: Principal | None = None
@@ -199,11 +201,25 @@ def _expire(connection: Connection) -> None:
         connection.frame_limit = min(connection.frame_limit, FRAME_LIMIT_BEFORE_AUTHENTICATION)
 
 
-def raw_login(connection: Connection) -> SaslSession | None:
-    """The exchange whose tokens come as bare frames on a connection; None where requests come."""
+def raw_login(authentication: Authentication | None, connection: Connection, frame: memoryview) -> SaslSession | None:
+    """The exchange whose tokens come as bare frames on a connection; None where requests come.
+
+    A ticket may come without SaslHandshake, as clients of 0.9 and franz-go send it. Apache Kafka takes it as the
+    first frame alone; here ApiVersions may come before it, as franz-go asks for once.
+    """
     state = connection.state
     login = state.login if isinstance(state, ConnectionState) else None
-    return login if login is not None and login.is_raw and not login.is_complete else None
+    if login is not None:
+        return login if login.is_raw and not login.is_complete else None
+    if authentication is None or frame[:1] != FIRST_BYTE_OF_A_TICKET:
+        return None
+    if GSSAPI not in authentication.listeners.get(connection.listener_name, ()):
+        return None
+    if not isinstance(state, ConnectionState):
+        state = connection.state = ConnectionState()
+    state.login = login = authentication.begin(connection.listener_name, GSSAPI)
+    login.is_raw = True
+    return login
 
 
 def take_raw_token(connection: Connection, login: SaslSession, token: bytes, frame_limit: int) -> None:
@@ -215,5 +231,7 @@ def take_raw_token(connection: Connection, login: SaslSession, token: bytes, fra
         login.failed(connection, error)
         asyncio.get_running_loop().call_later(login.failure_delay_ms / 1000, connection.close)
         return
-    if answer or login.mechanism != GSSAPI:  # which ends with a token of the client
-        connection.send_bytes(len(answer).to_bytes(4, "big") + answer)
+    if not answer and login.mechanism == GSSAPI:  # which ends with a token of the client
+        connection.complete()
+        return
+    connection.send_bytes(len(answer).to_bytes(4, "big") + answer)
