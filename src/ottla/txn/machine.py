@@ -128,9 +128,7 @@ class TransactionMachine:
         """Apply a record that is in the log."""
         self.metadata = metadata
         self.unmarked = set(metadata.partitions) if metadata is not None and metadata.is_ending else set()
-        self._to_send.clear()
-        self._is_fenced = False
-        self._retry_at_ms = None
+        self._forget_attempts()
 
     def append_failed(self, step: TransactionStep, error: ErrorCode, now_ms: int) -> TransactionStep:
         """Answer in place of a step whose batch the log refused. Nothing has changed."""
@@ -143,8 +141,7 @@ class TransactionMachine:
     def resume(self, now_ms: int) -> TransactionStep:
         """Continue what the log has begun: after loading, and in each new epoch of the coordinator."""
         step = self._new_step()
-        self._is_fenced = False
-        self._to_send.clear()
+        self._forget_attempts()
         metadata = self.metadata
         if metadata is not None and metadata.is_ending:
             self._send_or_complete(metadata, self.unmarked, step, now_ms)
@@ -417,6 +414,11 @@ class TransactionMachine:
     def _token(self, metadata: TransactionMetadata, partition: TopicPartition) -> MarkerToken:
         producer_id, epoch = metadata.producer_id, metadata.producer_epoch
         return MarkerToken(self.transactional_id, partition, producer_id, epoch, self._context.coordinator_epoch)
+
+    def _forget_attempts(self) -> None:
+        self._to_send.clear()
+        self._is_fenced = False
+        self._retry_at_ms = None
 
     def _known(self) -> TransactionMetadata:
         assert self.metadata is not None, self.story()

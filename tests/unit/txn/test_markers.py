@@ -140,6 +140,22 @@ def test_the_same_leader_in_a_newer_epoch_sends_what_is_missing_in_that_epoch():
     assert world.metadata.state is COMPLETE_COMMIT
 
 
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, *FENCING])
+def test_a_newer_epoch_begins_afresh(error: ErrorCode):
+    world = ending(T0, T1)
+    world.write_marker(T0, error)
+    world.asked.clear()
+    for step in world.shard.lead(7, world.now_ms):
+        world.carry_out(step)
+    world.advance(10 * RETRY_BACKOFF_MS)
+    assert [request.destination for request in world.asked] == [T0, T1], "once"
+    world.write_marker(T1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.advance(RETRY_BACKOFF_MS)
+    assert [request.destination for request in world.asked] == [T0, T1], "once"
+    world.write_all_markers()
+    assert world.metadata.state is COMPLETE_COMMIT
+
+
 def test_a_newer_epoch_while_the_partition_loads_sends_nothing_yet():
     world = ending(T0)
     shard = world.restored()
