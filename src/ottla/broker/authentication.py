@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.connection_state import ConnectionState
-from ottla.broker.logins import MechanismLogins, logins_of
+from ottla.broker.logins import MechanismLogins, login_problems, logins_of
+from ottla.config.settings import is_login_setting
 from ottla.net.connection import FRAME_LIMIT_BEFORE_AUTHENTICATION, Principal
 from ottla.net.reports import LimitedReports, call_later
 from ottla.security.kerberos import GSSAPI
@@ -46,19 +47,12 @@ class Authentication:
         #: By which unknown users get a salt; `_secure` takes that of the cluster.
         self.salt_secret = randomness.secret_bytes(SALT_SECRET_BYTES)
         #: By listener name and mechanism; of listeners with SASL only.
-        self.listeners = {
-            endpoint.listener_name: logins_of(config, endpoint.listener_name)[0]
-            for endpoint in config.listeners
-            if endpoint.uses_sasl
-        }
+        self.listeners: dict[str, dict[str, MechanismLogins]] = {}
         #: Of listeners with OAUTHBEARER, by their names.
         self._tokens: dict[str, TokenChecks] = {}
-        for name, mechanisms in self.listeners.items():
-            for logins in mechanisms.values():
-                if logins.tokens is not None:
-                    from ottla.broker.oauth import TokenChecks  # few listeners have it
-
-                    self._tokens[name] = TokenChecks(name, logins.tokens, clock)
+        #: The dynamic settings of logins that are in use.
+        self._dynamic: dict[str, str] = {}
+        self._use(config)
         self.failure_delay_ms = config.get_int("connection.failed.authentication.delay.ms")
         #: By mechanism and user.
         self.scram: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in SCRAM_MECHANISMS}
@@ -67,6 +61,40 @@ class Authentication:
         self.successes = 0
         self.failures = 0
         self.report = LimitedReports(log.warning, call_later)
+
+    def _use(self, config: BrokerConfig) -> None:
+        self._dynamic = _dynamic(config)
+        names = [endpoint.listener_name for endpoint in config.listeners if endpoint.uses_sasl]
+        self.listeners = {name: logins_of(config, name)[0] for name in names}
+        former, self._tokens = self._tokens, {}
+        for name, mechanisms in self.listeners.items():
+            for settings in (each.tokens for each in mechanisms.values() if each.tokens is not None):
+                from ottla.broker.oauth import TokenChecks  # few listeners have it
+
+                present = former.get(name)
+                if present is None or present.settings != settings:
+                    present = TokenChecks(name, settings, self.clock)
+                self._tokens[name] = present
+
+    def problem(self, config: BrokerConfig) -> str | None:
+        """Why clients and brokers could not log in with these settings; None where the present ones stay."""
+        return None if _dynamic(config) == self._dynamic else " ".join(login_problems(config)) or None
+
+    def reload(self, config: BrokerConfig) -> bool:
+        """Use changed settings for new logins; whether anything has changed. Sessions stay as they are."""
+        if _dynamic(config) == self._dynamic:
+            return False
+        problem = self.problem(config)
+        if problem is not None:
+            log.error("the listeners keep their logins: %s", problem)
+            return False
+        self._use(config)
+        return True
+
+    def renew_keys(self) -> None:
+        """Read keys of tokens that are old again."""
+        for checks in self._tokens.values():
+            checks.renew()
 
     def begin(self, listener_name: str, mechanism: str) -> SaslSession:
         """A new exchange by a mechanism that the listener has."""
@@ -86,6 +114,12 @@ class Authentication:
                 mechanism, self.scram[mechanism], nonce, self.salt_secret, partial(self.token_login, mechanism)
             )
         return SaslSession(self, mechanism, exchange, logins, tokens)
+
+
+def _dynamic(config: BrokerConfig) -> dict[str, str]:
+    """The dynamic settings of SASL; others change with a restart only."""
+    settings = {**config.dynamic_default, **config.dynamic_own}
+    return {name: text for name, text in settings.items() if name.startswith("sasl.") or is_login_setting(name)}
 
 
 class SaslSession:

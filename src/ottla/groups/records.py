@@ -13,7 +13,6 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from ottla.assign.java_order import string_hash
 from ottla.groups.offsets import NO_EXPIRY, StoredOffset
 from ottla.wire.codec import WireError, decode, encode
 from ottla.wire.schema import BYTES, INT32, INT64, STRING, Message, Struct, array, field, message
@@ -33,7 +32,6 @@ _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")
 _TIMESTAMP = struct.Struct(">q")
-_SIGN_BIT = 1 << 31
 
 
 @message(versions=(0, 1))
@@ -178,13 +176,6 @@ def group_key(group_id: str) -> bytes:
 def group_value(value: GroupMetadataValue) -> bytes:
     """Value of a group's metadata."""
     return _VERSION.pack(GROUP_VALUE_VERSION) + encode(value, GROUP_VALUE_VERSION)
-
-
-def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of the offsets topic that holds a group, as Apache Kafka computes it (`Utils.abs`)."""
-    hashed = string_hash(group_id)
-    magnitude = hashed if hashed < _SIGN_BIT else 2 * _SIGN_BIT - hashed
-    return (0 if hashed == _SIGN_BIT else magnitude) % partitions
 
 
 def _decode_offset_key(key: bytes) -> tuple[str, str, int]:

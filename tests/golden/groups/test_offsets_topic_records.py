@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.coordinators.shard_router import partition_of
 from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import (
     GroupMetadataKey,
@@ -24,7 +25,6 @@ from ottla.groups.records import (
     group_key,
     offset_key,
     offset_value,
-    partition_of,
 )
 from ottla.wire.codec import decode, encode
 from ottla.wire.schema import Message

@@ -7,6 +7,7 @@ import logging
 from ottla.broker.coordinators.evidence import EvidenceWriter
 from ottla.broker.coordinators.rebalance_figures import RebalanceFigures
 from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
+from ottla.broker.coordinators.shard_router import RoutedTopic
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import Result, Step
 from ottla.groups.failures import failed_result
@@ -17,6 +18,9 @@ from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
+ROUTED_TOPIC = RoutedTopic(
+    OFFSETS_TOPIC, "offsets.topic.num.partitions", "offsets.topic.replication.factor", served="Groups"
+)
 
 COORDINATOR_OF_GROUP = "coordinator of group"
 COORDINATOR_OF_PARTITION = "coordinator of partition"

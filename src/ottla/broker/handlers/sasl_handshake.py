@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: SaslHandshakeRequest) -> None:
     if authentication is None or mechanisms is None or (session is not None and not _may_begin_again(context, session)):
         context.reply(SaslHandshakeResponse(error_code=int(ErrorCode.ILLEGAL_SASL_STATE), mechanisms=[]))
         return
-    offered = list(mechanisms) if session is None else [session.mechanism]
+    offered = [name for name in mechanisms if session is None or name == session.mechanism]
     if request.mechanism not in offered:
         error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
         context.reply(SaslHandshakeResponse(error_code=int(error), mechanisms=offered))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import tracemalloc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -125,29 +124,6 @@ def test_a_record_that_cannot_be_written_is_refused_and_stops_nobody_else():
         assert list(taken.errors) == [ErrorCode.NONE]
 
     run(test, offset_metadata_max_bytes="50000")
-
-
-@pytest.mark.parametrize(
-    ("error", "cure"),
-    [
-        (ErrorCode.INVALID_REPLICATION_FACTOR, ["Groups have no coordinator before: start more brokers, or set"]),
-        (ErrorCode.REQUEST_TIMED_OUT, ["Groups have no coordinator before"]),
-        (ErrorCode.LEADER_NOT_AVAILABLE, []),
-    ],
-)
-def test_why_there_is_no_offsets_topic_is_logged_once(
-    error: ErrorCode, cure: list[str], caplog: pytest.LogCaptureFixture
-):
-    async def test(broker: FakeBroker) -> None:
-        broker.control.refusal = TopicRefusal(error, "Why.")
-        for _ in range(2):
-            assert await broker.groups.ensure_offsets_topic() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        said = [each.partition("cannot be made: Why. ")[2] for each in caplog.messages]
-        assert len(said) == len(cure)
-        assert all(line.startswith(words) for line, words in zip(said, cure, strict=True))
-        assert all(("start more brokers" in line) == (error == ErrorCode.INVALID_REPLICATION_FACTOR) for line in said)
-
-    run(test)
 
 
 @pytest.mark.spec("C3")
@@ -507,15 +483,6 @@ def test_evidence_is_in_nobodys_way(caplog: pytest.LogCaptureFixture):
     run(test)
 
 
-def test_partition_of_a_group_follows_the_topic():
-    async def test(broker: FakeBroker) -> None:
-        assert broker.groups.partition_of("my-group") == 12
-        broker.begin(5)
-        assert broker.groups.partition_of("my-group") in range(5)
-
-    run(test)
-
-
 def test_nothing_is_answered_before_start_and_after_stop():
     async def test(broker: FakeBroker) -> None:
         broker.control.put(OFFSETS_TOPIC, 1)
@@ -526,21 +493,5 @@ def test_nothing_is_answered_before_start_and_after_stop():
         await broker.groups.stop()
         assert broker.groups.heartbeat("g", "m", None, 1) is gone
         assert broker.groups.groups() == (gone, [])
-
-    run(test)
-
-
-@pytest.mark.spec("S5")
-def test_long_group_ids_that_clients_ask_for_are_not_kept():
-    async def test(broker: FakeBroker) -> None:
-        broker.begin(PARTITIONS)
-        tracemalloc.start()
-        try:
-            for number in range(60):
-                assert broker.groups.describe(f"{number:032000}") is None
-            held, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert held < 1_000_000
 
     run(test)

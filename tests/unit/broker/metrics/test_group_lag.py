@@ -33,7 +33,7 @@ async def prepare(broker: Broker, *counts: int, age_ms: int = 100_000) -> None:
         for _ in range(count):
             batch = bytearray(encode_batch([Record(0, written, b"k", b"v")]))
             broker.partitions.append(partition, memoryview(batch), CLIENT)
-    assert await broker.groups.ensure_offsets_topic() == 0
+    assert await broker.groups.router.ensure_topic() == 0
     commit(broker, *(0 for _ in counts))
 
 
