@@ -148,7 +148,7 @@ class Broker:
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.upkeep.on_flushed = self.partitions.flushed
         self.upkeep = BrokerUpkeep(config, self.logs, self.partitions, self.connections, self.slices, self.clock)
-        self.upkeep.on_tick = self._renew_keys
+        self.upkeep.on_tick = lambda: _renew_keys(self)
         self._coordination = coordination
         self._declare_what_runs()
         self.metrics = MetricsService(self)
@@ -458,13 +458,6 @@ class Broker:
         self.dispatcher.quotas = quotas if quotas.limits_clients else None
         self.connections.wait_of_host_ms = quotas.connection_wait_ms if quotas.limits_connections else None
 
-    def _renew_keys(self) -> None:
-        """Use stores of keys whose files have changed, and new keys of tokens."""
-        if self.authentication is not None:
-            self.authentication.renew_keys()
-        if self.listener_tls.reload(self.config):
-            self.control.connector.apply_settings(self.config)
-
     def _load_loss_reports(self) -> None:
         self._loss_file = LossFile(self.disk, self.executor, self._first_log_dir())
         try:
@@ -545,6 +538,14 @@ def _authentication(config: BrokerConfig, randomness: Randomness, clock: Clock) 
     from ottla.broker.authentication import Authentication
 
     return Authentication(config, randomness, clock)
+
+
+def _renew_keys(broker: Broker) -> None:
+    """Use stores of keys whose files have changed, and new keys of tokens."""
+    if broker.authentication is not None:
+        broker.authentication.renew_keys()
+    if broker.listener_tls.reload(broker.config):
+        broker.control.connector.apply_settings(broker.config)
 
 
 def _login_problems(config: BrokerConfig) -> str:
