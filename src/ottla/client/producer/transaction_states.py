@@ -13,9 +13,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.client.errors import (
+    AuthenticationError,
     BrokerError,
     ClientError,
-    ClientTimeoutError,
     IllegalStateError,
     TransactionAbortableError,
     UnsupportedVersionError,
@@ -187,13 +187,11 @@ HANDLINGS: Mapping[ApiKey, _Handlings] = {
 def handling_of(api_key: ApiKey, error: ClientError) -> ErrorHandling:
     """Return what the final error of a request asks for."""
     rules = HANDLINGS[api_key]
-    if isinstance(error, UnsupportedVersionError):
+    if isinstance(error, UnsupportedVersionError | AuthenticationError):
         return ErrorHandling.CLOSE
-    if isinstance(error, BrokerError) and error.code in rules.by_code:
-        return rules.by_code[error.code]
-    if error.retriable or isinstance(error, ClientTimeoutError):
+    if not isinstance(error, BrokerError):
         return rules.in_doubt
-    return rules.otherwise if isinstance(error, BrokerError) or api_key is ApiKey.PRODUCE else ErrorHandling.CLOSE
+    return rules.by_code.get(error.code, rules.in_doubt if error.retriable else rules.otherwise)
 
 
 def must_abort(error: ClientError) -> TransactionAbortableError:
@@ -223,6 +221,8 @@ class ProducerTransaction:
         """Whether the coordinator may know the transaction, and so has to be asked to end it."""
         self.needs_epoch = False
         """Whether a new epoch has to be requested before the next transaction."""
+        #: Whether all records are acknowledged, and the coordinator is asked to commit.
+        self._is_ending = False
 
     def refusal(self, call: TransactionCall) -> ClientError | None:
         """Return the error of a call that is not possible now; None if it is."""
@@ -245,7 +245,7 @@ class ProducerTransaction:
         elif phase is TransactionPhase.READY:
             self.to_add.clear()
             self.partitions.clear()
-            self.is_known = self.has_end = self.needs_epoch = False
+            self.is_known = self.has_end = self.needs_epoch = self._is_ending = False
 
     def failed(self, error: ClientError, handling: ErrorHandling) -> None:
         """Handle the final error of a request or batch. The first error of a transaction is kept."""
@@ -261,12 +261,17 @@ class ProducerTransaction:
             self.phase, self.error = TransactionPhase.ABORTABLE_ERROR, error
             self.to_add.clear()
 
+    def end(self) -> None:
+        """All records are acknowledged: one that another thread sends now is for the next transaction."""
+        self._is_ending = True
+
     def may_send(self, partition: TopicPartition, *, is_new: bool) -> bool:
         """Whether a batch may be sent now; a batch that was numbered before, whatever becomes of the transaction.
 
         A partition that is not part of the transaction yet is added `to_add`.
         """
         takes_more = self.phase in (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
+        takes_more = takes_more and not self._is_ending
         if partition in self.partitions:
             return takes_more or not is_new
         if takes_more and partition not in self._being_added:

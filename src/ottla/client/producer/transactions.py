@@ -181,6 +181,7 @@ class ProducerTransactions:
             self._move(TransactionPhase.COMMITTING)
             deadline_ms = self._deadline_ms()
             await self._drain_until(deadline_ms, TransactionCall.COMMIT)
+            self.state.end()
             if self.state.has_end:
                 await self._end(deadline_ms, committed=True)
             self._move(TransactionPhase.READY)
@@ -279,10 +280,12 @@ class ProducerTransactions:
         check: Callable[[Any], None],
         deadline_ms: float | None = None,
         versions: tuple[int, int] | None = None,
+        timeout_ms: int | None = None,
     ) -> Any:
         """Return the coordinator's response that passes `check`; retriable errors are retried until the deadline.
 
-        The final error changes the state. Raises it, or TransactionAbortableError.
+        The deadline is that of the whole call, by default `timeout_ms` (max.block.ms) from now on. The final error
+        changes the state. Raises it, or TransactionAbortableError.
         """
 
         async def attempt() -> Any:
@@ -290,7 +293,7 @@ class ProducerTransactions:
             check(answer)
             return answer
 
-        timeout_ms = self._config.max_block_ms
+        timeout_ms = self._config.max_block_ms if timeout_ms is None else timeout_ms
         left_ms = timeout_ms if deadline_ms is None else self._left_ms(deadline_ms)
         try:
             return await self._cluster.retry(what, attempt, left_ms, whole_ms=timeout_ms)
@@ -386,8 +389,7 @@ class ProducerTransactions:
                 self._check_code(self._coordinator, code, f"{partition} cannot be added to the transaction")
 
         what = f"adding partitions to the transaction of transactional id {self._id}"
-        deadline_ms = self._cluster.clock.monotonic_ms() + self._config.delivery_timeout_ms
-        await self._ask(what, self._coordinator, request, check, deadline_ms)
+        await self._ask(what, self._coordinator, request, check, timeout_ms=self._config.delivery_timeout_ms)
 
     async def _add_offsets(self, group_id: str) -> None:
         request = AddOffsetsToTxnRequest(

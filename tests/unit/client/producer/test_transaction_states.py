@@ -7,7 +7,9 @@ import random
 import pytest
 
 from ottla.client.errors import (
+    AuthenticationError,
     BrokerError,
+    BrokerUnreachableError,
     ClientError,
     ClientTimeoutError,
     IllegalStateError,
@@ -109,9 +111,10 @@ def test_of_coordinators(api_key: ApiKey) -> None:
     assert handling(ErrorCode.PRODUCER_FENCED) is ErrorHandling.CLOSE
     assert handling(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) is ErrorHandling.CLOSE
     assert handling_of(api_key, UnsupportedVersionError("too old")) is ErrorHandling.CLOSE
-    assert handling_of(api_key, ClientError("what is this")) is ErrorHandling.CLOSE
+    assert handling_of(api_key, AuthenticationError("not trusted")) is ErrorHandling.CLOSE
     in_doubt = handling_of(api_key, ClientTimeoutError("too late"))
     assert handling(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is in_doubt
+    assert handling_of(api_key, BrokerUnreachableError("not there")) is in_doubt
     if api_key in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
         assert in_doubt is ErrorHandling.CALL_AGAIN
     else:
@@ -165,6 +168,22 @@ def test_after_an_error_only_numbered_batches_are_sent() -> None:
         assert not transaction.to_add
     transaction.move(TransactionPhase.READY)
     assert (transaction.partitions, transaction.has_end, transaction.error) == (set(), False, None)
+
+
+def test_a_record_of_another_thread_does_not_overtake_the_commit() -> None:
+    transaction = in_phase(TransactionPhase.IN_TRANSACTION)
+    transaction.may_send(P, is_new=True)
+    transaction.added(transaction.begin_to_add())
+    transaction.move(TransactionPhase.COMMITTING)
+    assert transaction.may_send(P, is_new=True)
+    transaction.end()
+    assert not transaction.may_send(P, is_new=True)
+    assert not transaction.may_send(Q, is_new=True)
+    assert not transaction.to_add
+    transaction.move(TransactionPhase.READY)
+    transaction.move(TransactionPhase.IN_TRANSACTION)
+    transaction.may_send(P, is_new=True)
+    assert transaction.begin_to_add() == [P]
 
 
 def test_a_forgotten_producer_has_nothing_to_end() -> None:
