@@ -193,6 +193,7 @@ API: dict[int, Api] = {
         Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, flexible_since=3),
         Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, flexible_since=3),
         Api(ApiKey.END_TXN, 0, 4, flexible_since=3),
+        Api(ApiKey.WRITE_TXN_MARKERS, 0, 1, flexible_since=1),
         Api(ApiKey.TXN_OFFSET_COMMIT, 0, 4, flexible_since=3),
         Api(ApiKey.DESCRIBE_ACLS, 0, 3, flexible_since=2),
         Api(ApiKey.CREATE_ACLS, 0, 3, flexible_since=2),

@@ -107,6 +107,11 @@ def test_a_throttle_in_a_file_says_where_it_is_given() -> None:
     assert "ottla config set" in refused.problems[0]
 
 
+def test_a_value_of_one_listener_is_checked_like_one_of_all() -> None:
+    name = "listener.name.x.oauthbearer.sasl.oauthbearer.clock.skew.seconds"
+    assert problems({name: "x"}) == [f"Invalid value x for configuration {name}: Not a number of type INT"]
+
+
 def test_all_problems_are_reported_at_once() -> None:
     found = problems({"num.partitions": "0", "fetch.max.bytes": "x", "sasl.login.class": "a.Login"})
     assert len(found) == 3
@@ -176,7 +181,7 @@ def test_what_changes_nothing_is_not_refused(name: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("sasl.kerberos.min.time.before.relogin", "58000"), ("sasl.server.max.receive.size", "7"),
+    [("sasl.kerberos.min.time.before.relogin", "58000"),
      ("ssl.provider", "BC"), ("controller.quorum.fetch.timeout.ms", "5000")],
 )  # fmt: skip
 def test_details_of_features_that_are_off_have_no_effect(name: str, value: str) -> None:
