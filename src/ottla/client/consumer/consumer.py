@@ -332,6 +332,15 @@ class Consumer(MethodHints, Generic[K, V]):
                 self._coordinator().commits.fetch_committed(partitions, timeout_ms)
             )
 
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the position of each assigned partition, as `commit` without arguments commits them.
+
+        They are for a producer's `send_offsets_to_transaction`.
+        """
+        with self._guard:
+            self._begin(stop_iteration=False)
+            return self.delegate.subscriptions.all_consumed()
+
     def group_metadata(self) -> GroupMetadata:
         """Return group and member for a producer's `send_offsets_to_transaction`."""
         with self._guard:

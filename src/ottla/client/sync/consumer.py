@@ -204,6 +204,7 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
     commit = blocking(AsyncConsumer.commit)
     commit_async = in_loop(AsyncConsumer.commit_async)
     committed = blocking(AsyncConsumer.committed)
+    positions = in_loop(AsyncConsumer.positions)
     group_metadata = guarded(AsyncConsumer.group_metadata)
     enforce_rebalance = in_loop(AsyncConsumer.enforce_rebalance)
 
