@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ottla.peer.errors import BrokerUnreachableError, ConnectError
+from ottla.peer.errors import BrokerUnreachableError, ClientError, ConnectError
 from ottla.peer.settings import ConnectionSettings, SaslSettings
 from ottla.peer.tls import TlsSettings
 
@@ -93,14 +93,27 @@ class KeptConnection:
         self._connection: PeerConnection | None = None
         self._target: BrokerImage | None = None
         self._opening = asyncio.Lock()
+        #: The last attempt that failed.
+        self._failed: tuple[BrokerImage, ClientError] | None = None
 
     async def to(self, target: BrokerImage) -> PeerConnection:
-        """The connection to this broker. Raises ConnectError."""
+        """The connection to this broker. Raises ClientError, also for an attempt that this call has waited for.
+
+        Else each of many requests to a broker that does not answer would wait for its own attempt after the others'.
+        """
+        former = self._failed
         async with self._opening:
             if self._connection is not None and self._connection.is_open and self._target == target:
                 return self._connection
+            failed = self._failed
+            if failed is not None and failed is not former and failed[0] == target:
+                raise failed[1].with_traceback(None)
             self.close()
-            connection = await self._connector.connect(target, self._client_id, self._timeout_ms)
+            try:
+                connection = await self._connector.connect(target, self._client_id, self._timeout_ms)
+            except ClientError as error:
+                self._failed = target, error
+                raise
             self._connection, self._target = connection, target
             return connection
 
