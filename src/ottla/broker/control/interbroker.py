@@ -34,13 +34,15 @@ class BrokerConnector:
         #: How long a connection or a response may take (`controller.socket.timeout.ms`).
         self.timeout_ms = config.get_int("controller.socket.timeout.ms")
         self._client_id = str(broker_id)
+        self._login: SaslSettings | None = None
         self.apply_settings(config)
 
     def apply_settings(self, config: BrokerConfig) -> None:
-        """Use changed settings, and changed stores of keys, for new connections."""
+        """Use changed settings, and changed stores of keys, for new connections; a login that is none stays as it is."""
         tls = TlsSettings(config.tls_settings(self.listener_name)) if config.has_tls(self.listener_name) else None
+        self._login = _own_login(config, self._login)
         self._settings = ConnectionSettings(
-            client_id=self._client_id, request_timeout_ms=self.timeout_ms, tls=tls, sasl=_own_login(config)
+            client_id=self._client_id, request_timeout_ms=self.timeout_ms, tls=tls, sasl=self._login
         )
 
     async def connect(
@@ -65,8 +67,8 @@ class BrokerConnector:
         )
 
 
-def _own_login(config: BrokerConfig) -> SaslSettings | None:
-    """The login towards other brokers (`sasl.mechanism.inter.broker.protocol`)."""
+def _own_login(config: BrokerConfig, former: SaslSettings | None) -> SaslSettings | None:
+    """The login towards other brokers (`sasl.mechanism.inter.broker.protocol`), the former one where it cannot be."""
     if not any(endpoint.uses_sasl for endpoint in config.listeners):
         return None
     from ottla.broker.logins import inter_broker_login  # few brokers need it
@@ -75,7 +77,7 @@ def _own_login(config: BrokerConfig) -> SaslSettings | None:
 
     own = inter_broker_login(config)
     if own is None or isinstance(own, str):
-        return None
+        return None if own is None else former
     mechanism, login = own
     return SaslSettings(mechanism, TokenSource(login) if isinstance(login, OauthLogin) else login)
 
