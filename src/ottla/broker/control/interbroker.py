@@ -38,7 +38,7 @@ class BrokerConnector:
         self.apply_settings(config)
 
     def apply_settings(self, config: BrokerConfig) -> None:
-        """Use changed settings, and changed stores of keys, for new connections; a login that is none stays as it is."""
+        """Use changed settings, and changed stores of keys, for new connections; the login stays if it cannot be."""
         tls = TlsSettings(config.tls_settings(self.listener_name)) if config.has_tls(self.listener_name) else None
         self._login = _own_login(config, self._login)
         self._settings = ConnectionSettings(
