@@ -125,7 +125,8 @@ class StoredOffsets:
                 continue
             self.committed.pop(key, None)
             for offsets in self._transactions():
-                offsets.pop(key, None)
+                if key in offsets and offsets[key][0] < log_offset:
+                    del offsets[key]
 
     def _show(self, key: TopicPartition, log_offset: int, value: StoredOffset) -> None:
         self.committed[key] = value
