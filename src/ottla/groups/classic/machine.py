@@ -136,7 +136,8 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
         error = self.rules.delete
         step.replies.append(Reply(event.token, ErrorResult(error)))
         if error is ErrorCode.NONE:
-            self._remove_offsets(self.offsets.partitions(), step, now_ms, is_deleted=True)
+            # What a transaction has committed so far goes, too, or it would come back where the log is loaded.
+            self._remove_offsets(self.offsets.partitions(with_pending=True), step, now_ms, is_deleted=True)
 
     def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
         """Delete offsets of topics without subscribers, and an empty group if it has no offsets left."""
