@@ -160,7 +160,8 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
         self._remove_offsets(self._expired_offsets(event.retention_ms, now_ms), step, now_ms)
 
     def _topics_deleted(self, event: TopicsDeleted, step: Step, now_ms: int) -> None:
-        self._remove_offsets([key for key in self.offsets.partitions() if key[0] in event.topics], step, now_ms)
+        keys = [key for key in self.offsets.partitions(with_pending=True) if key[0] in event.topics]
+        self._remove_offsets(keys, step, now_ms)
 
     def _remove_offsets(
         self, keys: Sequence[TopicPartition], step: Step, now_ms: int, is_deleted: bool = False

@@ -107,6 +107,21 @@ def test_a_newer_commit_than_that_of_the_transaction_stays():
     run(test)
 
 
+def test_offsets_of_a_deleted_topic_do_not_come_with_the_end_of_their_transaction():
+    """A topic of the same name may have begun at 0 meanwhile."""
+
+    async def test(broker: FakeBroker) -> None:
+        groups = broker.begin().groups
+        broker.control.put("t", 2)
+        commit(groups, 0, 1)
+        commit_in_transaction(groups, PRODUCER, 1, 2)
+        broker.control.remove("t")
+        end(groups, PRODUCER, is_commit=True)
+        assert committed(groups, 0, 1) == [None, None]
+
+    run(test)
+
+
 def test_a_group_that_had_only_offsets_of_an_aborted_transaction_is_gone():
     async def test(broker: FakeBroker) -> None:
         groups = broker.begin().groups
