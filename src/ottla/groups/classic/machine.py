@@ -151,7 +151,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
             for topic, _ in event.partitions
         ]
         step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, errors)))
-        present = frozenset(self.offsets.partitions())
+        present = frozenset(self.offsets.partitions(with_pending=True))
         outcomes = zip(event.partitions, errors, strict=True)
         keys = list(dict.fromkeys(key for key, error in outcomes if error is ErrorCode.NONE and key in present))
         self._remove_offsets(keys, step, now_ms)
