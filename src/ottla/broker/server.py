@@ -418,15 +418,10 @@ class Broker:
 
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
         """Start the group coordinator, and follow changes that others make to the metadata."""
-        zk = coordination.zk
-        broker_id = control.broker_id
-        evidence_requests = None
-        if coordination.accepts_others:
-            evidence_requests = BrokerRequestSender(
-                control.connector, control.image, timeout_ms=EVIDENCE_TIMEOUT_MS, client_id=ADMIN_CLIENT_ID
-            )
+        zk, broker_id = coordination.zk, control.broker_id
+        requests = _evidence_requests(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, evidence_requests
+            self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, requests
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.publisher.subscribe(self.groups.image_changed)
@@ -607,6 +602,13 @@ async def _secure(broker: Broker, control: ControlPlane) -> None:
         await tokens.start()
         if broker.authentication is not None:
             broker.authentication.token_login = tokens.login
+
+
+def _evidence_requests(control: ControlPlane) -> BrokerRequestSender:
+    """Sends the evidence of rebalances to the leader of its topic."""
+    return BrokerRequestSender(
+        control.connector, control.image, timeout_ms=EVIDENCE_TIMEOUT_MS, client_id=ADMIN_CLIENT_ID
+    )
 
 
 def _session_cache(broker: Broker) -> FetchSessionCache:

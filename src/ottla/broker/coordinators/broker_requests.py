@@ -56,9 +56,9 @@ class BrokerRequestSender:
     def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
         """Send a request to its broker, or to the leader of its partition; call `done` once, later, with the outcome.
 
-        BROKER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE: there is no such broker, partition or
-        leader at present. NETWORK_EXCEPTION, REQUEST_TIMED_OUT: it may have been carried out. UNSUPPORTED_VERSION: the
-        broker does not serve the API.
+        BROKER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE: the broker, the partition or its leader
+        is not known at present. NETWORK_EXCEPTION, REQUEST_TIMED_OUT: it may have been carried out.
+        UNSUPPORTED_VERSION: the broker does not serve the API.
         """
         task = asyncio.get_running_loop().create_task(self._work(request, done))
         self._tasks[task] = None
