@@ -36,7 +36,7 @@ from support.java import (
 from support.kerberos import kerberos_packages
 from support.leftovers import end_all, leftover_children, leftover_files, leftovers_of_run, mark_this_run
 from support.ottla_server import OttlaServer
-from support.programs import built_programs, prometheus_executable, promtool_executable, site_python
+from support.programs import built_programs, burrow_executable, prometheus_executable, promtool_executable, site_python
 from support.scheduling import SHORT, ByDirectory, TestTimes, workers_for
 from support.second_tries import DATA_MARKER, SPEC, FlakyList, Outcomes, RunAgain, judge
 from support.spec_report import SpecReport, requirement_ids
@@ -128,6 +128,7 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
         built_programs,
         "no kaf and kaskade in .cache/programs (./run test --all gets them with Go and pip)",
     ),
+    "needs_burrow": (burrow_executable, "no Burrow (./run test --all fetches it with apt-get)"),
     "needs_promtool": (promtool_executable, "no promtool (./run test --all fetches it with apt-get)"),
     "needs_prometheus": (prometheus_executable, "no Prometheus (./run test --all fetches it with apt-get)"),
     "needs_site": (site_python, "no Sphinx in .cache/site (./run test --all installs it)"),

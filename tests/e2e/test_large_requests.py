@@ -115,7 +115,7 @@ async def measured(port: int, frame: bytes) -> tuple[int, Probe]:
 def test_no_request_holds_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path, **FEW_TOPICS) as broker:
-            await broker.groups.ensure_offsets_topic()
+            await broker.groups.router.ensure_topic()
             # Handlers are imported at their first request, and pytest compiles each module again to rewrite assertions.
             for served in SERVED.values():
                 served.load()
@@ -142,7 +142,7 @@ def test_every_array_may_have_more_elements_than_are_kept(
 
     async def run() -> None:
         async with running(tmp_path, **FEW_TOPICS) as broker:
-            await broker.groups.ensure_offsets_topic()
+            await broker.groups.router.ensure_topic()
             for key, version, path in shapes():
                 frame = RequestMaker(version, "t").frame(key, path, (1,) * (len(path) - 1) + (LAZY_ELEMENTS + 1,))
                 what = f"{API[key].name} version {version}, {LAZY_ELEMENTS + 1} elements of {'.'.join(path)}"

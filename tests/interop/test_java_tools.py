@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from ottla.client.sync import Admin
+from ottla.testing import Broker
 from support.brokers import RunningBroker
 from support.java import GROUP_TOOL, java_command, java_tool
 from support.processes import ServerProcess
+from support.sasl_broker import SETTINGS, login
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.needs_kafka, pytest.mark.slow]
@@ -144,6 +147,22 @@ def test_settings_are_changed(tool: Any, unique: str) -> None:
     # Apache Kafka's broker hears of it from ZooKeeper, some time later.
     wait_until(lambda: "log.retention.ms=7777777" in tool(*brokers, "--describe"), "the setting")
     tool(*brokers, "--alter", "--delete-config", "log.retention.ms")
+
+
+@pytest.mark.spec("S2")
+def test_logins_are_changed() -> None:
+    """With ottla alone: Apache Kafka's broker takes them at a restart."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    jaas = f'{module} required username="admin" password="b" user_admin="b" user_bob="c, d=e";'
+    setting = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    listeners = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0", "password.encoder.secret": "s"}
+    with Broker({"t": 1}, settings=SETTINGS | listeners) as broker:
+        address = broker.server.listening[1].address
+        tool = (CONFIGS, "--bootstrap-server", address, "--entity-type", "brokers", "--entity-name", "1")
+        java_tool(*tool, "--alter", "--add-config", f"{setting}=[{jaas}]")
+        with Admin(login(broker, user="bob", password="c, d=e")) as admin:
+            assert "t" in admin.list_topics()
+        assert f"{setting}=null sensitive=true" in java_tool(*tool, "--describe").stdout
 
 
 def test_levels_of_loggers_are_changed(tool: Any) -> None:

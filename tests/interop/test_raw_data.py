@@ -30,6 +30,7 @@ INVALID_TIMESTAMP = 32
 UNSUPPORTED_VERSION = 35
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 UNKNOWN_LEADER_EPOCH = 75
 UNSUPPORTED_COMPRESSION_TYPE = 76
 UNKNOWN_TOPIC_ID = 100
@@ -91,9 +92,12 @@ def test_no_answer_without_acknowledgement(raw: RawConnection, unique: str, vers
     assert offset == 1
 
 
-def test_a_refused_produce_without_acknowledgement_closes_the_connection(raw: RawConnection, unique: str) -> None:
+@pytest.mark.parametrize("bad", [{"crc": 1}, {"attributes": TRANSACTIONAL, "producer_id": 7, "producer_epoch": 0}])
+def test_a_refused_produce_without_acknowledgement_closes_the_connection(
+    raw: RawConnection, unique: str, bad: dict[str, int]
+) -> None:
     create(raw, unique)
-    raw.send("Produce", 9, **producing(unique, batch([b"x"], crc=1), acks=0))
+    raw.send("Produce", 9, **producing(unique, batch([b"x"], **bad), acks=0))
     assert raw.is_closed_by_broker()
 
 
@@ -108,6 +112,29 @@ def create(connection: RawConnection, name: str, partitions: int = 1) -> uuid.UU
 def test_invalid_acks(pair: BrokerPair, unique: str, version: int, acks: int) -> None:
     pair.create_topic(unique)
     assert produce(pair, unique, batch([b"x"]), version, acks=acks)["error_code"] == INVALID_REQUIRED_ACKS
+
+
+@pytest.mark.parametrize("version", [3, 8, 11])
+@pytest.mark.parametrize("acks", [-1, 1, 7])
+def test_records_of_a_transaction_without_its_id(pair: BrokerPair, unique: str, version: int, acks: int) -> None:
+    """The whole request is refused, before anything else of it is looked at."""
+    pair.create_topic(unique)
+    of_transaction = batch([b"x"], attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0)
+    answer = produce(pair, unique, of_transaction, version, acks=acks)
+    assert answer["error_code"] == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    both = producing(unique, batch([b"usual"]), acks=acks)
+    both["topic_data"] += producing(f"{unique}-none", of_transaction)["topic_data"]
+    answers = pair.ask_each("Produce", version, **both)
+    for answer in (answers.ours, answers.theirs):
+        codes = [partition["error_code"] for topic in answer["responses"] for partition in topic["partition_responses"]]
+        assert codes == [TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert check_fetch(pair, 12, unique)["high_watermark"] == 0
+
+
+def test_the_id_of_a_transaction_without_its_records(pair: BrokerPair, unique: str) -> None:
+    pair.create_topic(unique)
+    request = producing(unique, batch([b"x"])) | {"transactional_id": "any"}
+    assert produced(pair.check_alike("Produce", 9, **request))["error_code"] == NONE
 
 
 @pytest.mark.parametrize("version", [3, 8, 11])

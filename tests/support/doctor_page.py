@@ -40,8 +40,8 @@ more about each. Notices do not count.
 _NOT_SEEN = """
 ## What it does not see
 
-- Whether the clocks of brokers are right: no response of a broker carries its time. Timestamps from the future show
-  clocks of producers that are ahead.
+- Clocks of brokers that are behind: no response of a broker carries its time. Those that are ahead show in the records
+  that brokers date: of `__consumer_offsets`, and of topics with `message.timestamp.type=LogAppendTime`.
 - Disks of other machines, beyond what brokers report of their volumes.
 - Members of groups with the consumer protocol (KIP-848): their state, offsets and lag are seen, their assignments and
   progress are not.

@@ -29,6 +29,11 @@ def kerberos_packages() -> Path | None:
     return folder if has_kdc and (folder / "k5test").is_dir() else None
 
 
+def key_tab_jaas(name: str, path: Path) -> str:
+    """The login of a principal by its key tab."""
+    return f'{MODULE} required useKeyTab=true storeKey=true keyTab="{path}" principal="{name}@{REALM}";'
+
+
 class Realm:
     """A realm that runs."""
 
@@ -56,9 +61,7 @@ class Realm:
 
     def jaas(self, name: str) -> str:
         """The login of a new principal by its key tab."""
-        return (
-            f'{MODULE} required useKeyTab=true storeKey=true keyTab="{self.key_tab(name)}" principal="{name}@{REALM}";'
-        )
+        return key_tab_jaas(name, self.key_tab(name))
 
 
 @contextmanager

@@ -27,16 +27,21 @@ def built_program(name: str) -> Path:
 
 def promtool_executable() -> str | None:
     """Prometheus's promtool: on the path, or where `./run test --all` puts it."""
-    return _of_prometheus("promtool")
+    return _of_debian("prometheus", "promtool")
 
 
 def prometheus_executable() -> str | None:
     """Prometheus itself, from the same places."""
-    return _of_prometheus("prometheus")
+    return _of_debian("prometheus", "prometheus")
 
 
-def _of_prometheus(name: str) -> str | None:
-    folder = str(PROJECT / ".cache" / "prometheus")
+def burrow_executable() -> str | None:
+    """Burrow, from the same places."""
+    return _of_debian("burrow", "Burrow")
+
+
+def _of_debian(package: str, name: str) -> str | None:
+    folder = str(PROJECT / ".cache" / package)
     return shutil.which(name, path=os.pathsep.join((os.environ["PATH"], folder)))
 
 

@@ -21,7 +21,10 @@ LONG_MARKER = "long"
 TIER_VARIABLE = "OTTLA_TIER"
 #: What these tests need takes long to build or fetch.
 NEEDS_OF_WHOLE_RUNS = frozenset(
-    ("needs_examples", "needs_kerberos", "needs_programs", "needs_prometheus", "needs_promtool", "needs_site")
+    (
+        *("needs_burrow", "needs_examples", "needs_kerberos", "needs_programs", "needs_prometheus", "needs_promtool"),
+        "needs_site",
+    )
 )
 
 

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.connection_state import ConnectionState
-from ottla.broker.logins import MechanismLogins, logins_of
+from ottla.broker.logins import MechanismLogins, login_problems, logins_of
+from ottla.config.settings import is_login_setting
 from ottla.net.connection import Principal
 from ottla.net.reports import LimitedReports, call_later
 from ottla.security.kerberos import GSSAPI
@@ -33,6 +34,8 @@ SALT_SECRET_BYTES = 32
 #: A connection begins at most one new authentication in this time (Kafka's MIN_REAUTH_INTERVAL_ONE_SECOND).
 MIN_REAUTHENTICATION_MS = 1000
 USER = "User"
+#: Of the first token of GSSAPI (RFC 2743, 3.1). No request begins so: the key of its API would be above 24,000.
+FIRST_BYTE_OF_A_TICKET = b"\x60"
 
 
 class Authentication:
@@ -44,19 +47,12 @@ class Authentication:
         #: By which unknown users get a salt; `_secure` takes that of the cluster.
         self.salt_secret = randomness.secret_bytes(SALT_SECRET_BYTES)
         #: By listener name and mechanism; of listeners with SASL only.
-        self.listeners = {
-            endpoint.listener_name: logins_of(config, endpoint.listener_name)[0]
-            for endpoint in config.listeners
-            if endpoint.uses_sasl
-        }
+        self.listeners: dict[str, dict[str, MechanismLogins]] = {}
         #: Of listeners with OAUTHBEARER, by their names.
         self._tokens: dict[str, TokenChecks] = {}
-        for name, mechanisms in self.listeners.items():
-            for logins in mechanisms.values():
-                if logins.tokens is not None:
-                    from ottla.broker.oauth import TokenChecks  # few listeners have it
-
-                    self._tokens[name] = TokenChecks(name, logins.tokens, clock)
+        #: The dynamic settings of logins that are in use.
+        self._dynamic: dict[str, str] = {}
+        self._use(config)
         self.failure_delay_ms = config.get_int("connection.failed.authentication.delay.ms")
         #: By mechanism and user.
         self.scram: dict[str, dict[str, ScramCredential]] = {mechanism: {} for mechanism in SCRAM_MECHANISMS}
@@ -65,6 +61,40 @@ class Authentication:
         self.successes = 0
         self.failures = 0
         self.report = LimitedReports(log.warning, call_later)
+
+    def _use(self, config: BrokerConfig) -> None:
+        self._dynamic = _dynamic(config)
+        names = [endpoint.listener_name for endpoint in config.listeners if endpoint.uses_sasl]
+        self.listeners = {name: logins_of(config, name)[0] for name in names}
+        former, self._tokens = self._tokens, {}
+        for name, mechanisms in self.listeners.items():
+            for settings in (each.tokens for each in mechanisms.values() if each.tokens is not None):
+                from ottla.broker.oauth import TokenChecks  # few listeners have it
+
+                present = former.get(name)
+                if present is None or present.settings != settings:
+                    present = TokenChecks(name, settings, self.clock)
+                self._tokens[name] = present
+
+    def problem(self, config: BrokerConfig) -> str | None:
+        """Why clients and brokers could not log in with these settings; None where the present ones stay."""
+        return None if _dynamic(config) == self._dynamic else " ".join(login_problems(config)) or None
+
+    def reload(self, config: BrokerConfig) -> bool:
+        """Use changed settings for new logins; whether anything has changed. Sessions stay as they are."""
+        if _dynamic(config) == self._dynamic:
+            return False
+        problem = self.problem(config)
+        if problem is not None:
+            log.error("the listeners keep their logins: %s", problem)
+            return False
+        self._use(config)
+        return True
+
+    def renew_keys(self) -> None:
+        """Read keys of tokens that are old again."""
+        for checks in self._tokens.values():
+            checks.renew()
 
     def begin(self, listener_name: str, mechanism: str) -> SaslSession:
         """A new exchange by a mechanism that the listener has."""
@@ -86,6 +116,12 @@ class Authentication:
         return SaslSession(self, mechanism, exchange, logins, tokens)
 
 
+def _dynamic(config: BrokerConfig) -> dict[str, str]:
+    """The dynamic settings of SASL; others change with a restart only."""
+    settings = {**config.dynamic_default, **config.dynamic_own}
+    return {name: text for name, text in settings.items() if name.startswith("sasl.") or is_login_setting(name)}
+
+
 class SaslSession:
     """An exchange with one client, and then the session that it began."""
 
@@ -103,9 +139,9 @@ class SaslSession:
         self._exchange = exchange
         self._logins = logins
         self._tokens = tokens
-        #: Whether tokens come as frames without a request (SaslHandshake version 0).
+        #: Whether tokens come as frames without a request (SaslHandshake version 0, or no SaslHandshake at all).
         self.is_raw = False
-        self.begun_ms = 0.0
+        self.begun_ms = authentication.clock.monotonic_ms()
         #: The session that is continued, and its principal; None at first.
         self.session: SaslSession | None = None
         self.former: Principal | None = None
@@ -198,11 +234,25 @@ def _expire(connection: Connection) -> None:
         connection.set_principal(None)
 
 
-def raw_login(connection: Connection) -> SaslSession | None:
-    """The exchange whose tokens come as bare frames on a connection; None where requests come."""
+def raw_login(authentication: Authentication | None, connection: Connection, frame: memoryview) -> SaslSession | None:
+    """The exchange whose tokens come as bare frames on a connection; None where requests come.
+
+    A ticket may come without SaslHandshake, as clients of 0.9 and franz-go send it. Apache Kafka takes it as the
+    first frame alone; here ApiVersions may come before it, as franz-go asks for once.
+    """
     state = connection.state
     login = state.login if isinstance(state, ConnectionState) else None
-    return login if login is not None and login.is_raw and not login.is_complete else None
+    if login is not None:
+        return login if login.is_raw and not login.is_complete else None
+    if authentication is None or frame[:1] != FIRST_BYTE_OF_A_TICKET:
+        return None
+    if GSSAPI not in authentication.listeners.get(connection.listener_name, ()):
+        return None
+    if not isinstance(state, ConnectionState):
+        state = connection.state = ConnectionState()
+    state.login = login = authentication.begin(connection.listener_name, GSSAPI)
+    login.is_raw = True
+    return login
 
 
 def take_raw_token(connection: Connection, login: SaslSession, token: bytes) -> None:
@@ -214,5 +264,7 @@ def take_raw_token(connection: Connection, login: SaslSession, token: bytes) -> 
         login.failed(connection, error)
         asyncio.get_running_loop().call_later(login.failure_delay_ms / 1000, connection.close)
         return
-    if answer or login.mechanism != GSSAPI:  # which ends with a token of the client
-        connection.send_bytes(len(answer).to_bytes(4, "big") + answer)
+    if not answer and login.mechanism == GSSAPI:  # which ends with a token of the client
+        connection.complete()
+        return
+    connection.send_bytes(len(answer).to_bytes(4, "big") + answer)

@@ -192,7 +192,7 @@ class Dispatcher:
         """Answer a frame that is a bare token of SASL; False if it is a request."""
         from ottla.broker.authentication import raw_login, take_raw_token  # few brokers have listeners with SASL
 
-        login = raw_login(connection)
+        login = raw_login(self._broker.authentication, connection, frame)
         if login is not None:
             take_raw_token(connection, login, bytes(frame))
         return login is not None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.config.broker import KERBEROS_SETTINGS, OAUTH_SETTINGS
-from ottla.config.settings import BROKER_SETTINGS, listener_prefix
-from ottla.config.values import Value, parse_value
+from ottla.config.settings import KERBEROS_SETTINGS, OAUTH_SETTINGS, listener_prefix
 from ottla.security.errors import SecurityError
 from ottla.security.gss_library import KerberosKey
 from ottla.security.jaas import JaasConfig, JaasError, Login, parse_jaas
@@ -30,7 +27,10 @@ from ottla.security.tokens import UNSECURED_LOGIN
 if TYPE_CHECKING:
     from ottla.broker.oauth import TokenSettings
     from ottla.config.broker import BrokerConfig
+    from ottla.config.values import Value
 
+JAAS = "sasl.jaas.config"
+REAUTH = "connections.max.reauth.ms"
 SERVER_HANDLER = "sasl.server.callback.handler.class"
 
 
@@ -54,13 +54,8 @@ class MechanismLogins:
 def logins_of(config: BrokerConfig, listener_name: str) -> tuple[dict[str, MechanismLogins], list[str]]:
     """The mechanisms of a listener with SASL, in their order, and what is wrong with its settings."""
     prefix = listener_prefix(listener_name)
-    overrides = config.listener_overrides
-    text = overrides.get(f"{prefix}sasl.enabled.mechanisms")
-    if text is None:
-        names = config.value("sasl.enabled.mechanisms")
-        wanted = [str(name) for name in names] if isinstance(names, list) else []
-    else:
-        wanted = [name.strip() for name in text.split(",")]
+    names = config.most_specific(f"{prefix}sasl.enabled.mechanisms", "sasl.enabled.mechanisms")
+    wanted = [str(name) for name in names] if isinstance(names, list) else []
     unserved = [name for name in wanted if name not in MECHANISMS]
     if unserved or not wanted:
         what = f"has {', '.join(unserved)}, which cannot be served yet" if unserved else "has none"
@@ -79,16 +74,12 @@ def logins_of(config: BrokerConfig, listener_name: str) -> tuple[dict[str, Mecha
 
 def _logins_of_mechanism(config: BrokerConfig, prefix: str, mechanism: str) -> MechanismLogins:
     """Raises ValueError that names the setting."""
-    overrides, of_mechanism = config.listener_overrides, f"{prefix}{mechanism.lower()}."
-    lifetime_ms = config.get_long("connections.max.reauth.ms")
-    for name in (f"{prefix}connections.max.reauth.ms", f"{of_mechanism}connections.max.reauth.ms"):
-        if (number := overrides.get(name)) is not None:
-            if not re.fullmatch("[0-9]{1,18}", number):
-                raise ValueError(f"{name} must be a number of milliseconds, 0 for no limit.")
-            lifetime_ms = int(number)
-    _check_handlers(overrides, of_mechanism, mechanism)
-    setting = f"{of_mechanism}sasl.jaas.config"
-    text = overrides.get(setting)
+    of_mechanism = f"{prefix}{mechanism.lower()}."
+    lifetime_ms = config.most_specific(f"{of_mechanism}{REAUTH}", f"{prefix}{REAUTH}", REAUTH)
+    assert isinstance(lifetime_ms, int), "it has a default"
+    _check_handlers(config, of_mechanism, mechanism)
+    setting = f"{of_mechanism}{JAAS}"
+    text = config.get_string_or_none(setting)
     if mechanism == OAUTHBEARER:
         return _logins_by_token(config, prefix, text, lifetime_ms)
     if mechanism == GSSAPI:
@@ -107,11 +98,11 @@ def _logins_of_mechanism(config: BrokerConfig, prefix: str, mechanism: str) -> M
         raise ValueError(f"{setting} cannot be read: {error}.") from None
 
 
-def _check_handlers(overrides: Mapping[str, str], of_mechanism: str, mechanism: str) -> None:
+def _check_handlers(config: BrokerConfig, of_mechanism: str, mechanism: str) -> None:
     """Kafka's own classes mean what is done here; any other is refused. Raises ValueError."""
     for name, known in ((SERVER_HANDLER, VALIDATORS), (HANDLER, LOGIN_HANDLERS)):
-        text = overrides.get(f"{of_mechanism}{name}")
-        if text is None or (mechanism == OAUTHBEARER and text.strip() in known):
+        text = config.get_string_or_none(f"{of_mechanism}{name}")
+        if text is None or (mechanism == OAUTHBEARER and text in known):
             continue
         cure = f"Set it to {known[0]}, or remove it." if mechanism == OAUTHBEARER else "Remove it."
         raise ValueError(
@@ -123,9 +114,9 @@ def _logins_by_token(config: BrokerConfig, prefix: str, jaas: str | None, lifeti
     """The tokens that a listener takes, and the broker's own login by a token. Raises ValueError."""
     from ottla.broker.oauth import URL, token_settings
 
-    overrides, of_mechanism = config.listener_overrides, f"{prefix}oauthbearer."
+    of_mechanism = f"{prefix}oauthbearer."
     settings = _settings_of(config, OAUTH_SETTINGS, prefix, of_mechanism)
-    handler = (overrides.get(f"{of_mechanism}{SERVER_HANDLER}") or "").strip()
+    handler = config.get_string_or_none(f"{of_mechanism}{SERVER_HANDLER}")
     if handler and (handler == UNSECURED_VALIDATOR) == bool(settings[URL]):
         cure = "it takes unsecured tokens; remove one of the two" if settings[URL] else "set it"
         raise ValueError(f"{of_mechanism}{SERVER_HANDLER} does not fit {URL}, which is {settings[URL]}: {cure}.")
@@ -135,14 +126,14 @@ def _logins_by_token(config: BrokerConfig, prefix: str, jaas: str | None, lifeti
         has_login = settings[ENDPOINT] or any(name.startswith(UNSECURED_LOGIN) for name in options)
         own = oauth_login_of(options, settings) if has_login else None
     except (JaasError, SecurityError) as error:
-        raise ValueError(f"{of_mechanism}sasl.jaas.config and sasl.oauthbearer.*: {error}.") from None
+        raise ValueError(f"{of_mechanism}{JAAS} and sasl.oauthbearer.*: {error}.") from None
     return MechanismLogins({}, own, lifetime_ms, tokens)
 
 
 def _logins_by_ticket(config: BrokerConfig, prefix: str, jaas: str | None, lifetime_ms: int) -> MechanismLogins:
     """The key by which a listener takes tickets, and the broker gets its own. Raises ValueError, ImportError."""
     of_mechanism = f"{prefix}gssapi."
-    setting = f"{of_mechanism}sasl.jaas.config"
+    setting = f"{of_mechanism}{JAAS}"
     if jaas is None:
         raise ValueError(
             f"{setting} is missing: GSSAPI takes the broker's principal and key from there, as useKeyTab=true, keyTab "
@@ -162,15 +153,7 @@ def _logins_by_ticket(config: BrokerConfig, prefix: str, jaas: str | None, lifet
 
 def _settings_of(config: BrokerConfig, names: Iterable[str], prefix: str, of_mechanism: str) -> dict[str, Value]:
     """Settings for one mechanism of a listener: its own, else the listener's, else those of all."""
-    overrides = config.listener_overrides
-    settings: dict[str, Value] = {}
-    for name in names:
-        given = next((each for each in (f"{of_mechanism}{name}", f"{prefix}{name}") if each in overrides), None)
-        setting = BROKER_SETTINGS[name]
-        settings[name] = (
-            config.value(name) if given is None else parse_value(setting._replace(name=given), overrides[given])
-        )
-    return settings
+    return {name: config.most_specific(f"{of_mechanism}{name}", f"{prefix}{name}", name) for name in names}
 
 
 def inter_broker_login(config: BrokerConfig) -> tuple[str, Login | OauthLogin | KerberosLogin] | str | None:
@@ -187,7 +170,7 @@ def inter_broker_login(config: BrokerConfig) -> tuple[str, Login | OauthLogin | 
         )
     own = found[mechanism].own
     if own is None:
-        setting = f"{listener_prefix(name)}{mechanism.lower()}.sasl.jaas.config"
+        setting = f"{listener_prefix(name)}{mechanism.lower()}.{JAAS}"
         if mechanism == OAUTHBEARER:
             return f"{ENDPOINT} is missing, where this broker gets its tokens for others. Set it, with {setting}."
         return f"{setting} has no username and password, by which this broker logs in to others. Give it both."

@@ -1,7 +1,7 @@
 """How a listener checks the tokens of OAUTHBEARER: signed ones by the keys of a JWKS address, or unsecured ones.
 
-Source: Apache Kafka 3.9, `OAuthBearerValidatorCallbackHandler`, `RefreshingHttpsJwks`. Unlike there, the keys are read
-when a token needs them, and the token waits.
+Source: Apache Kafka 3.9, `OAuthBearerValidatorCallbackHandler`, `RefreshingHttpsJwks`. Unlike there, the keys are first
+read when a token needs them, and a token with an unknown key waits for a read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("ottla.broker")
 
 URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 MAX_READ_S: Final = 20.0
-"""A read of the keys takes no longer, and no token waits longer."""
+"""A read of the keys takes no longer, and no token with an unknown key waits longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ def token_settings(options: Mapping[str, str], settings: Mapping[str, Any]) -> T
 
 
 class TokenChecks:
-    """Checks tokens, and reads the keys for that: when there are none, when they are old, when one is unknown."""
+    """Checks tokens, and reads the keys for that: when one is unknown, and in the background when they are old."""
 
     def __init__(self, listener_name: str, settings: TokenSettings, clock: Clock) -> None:
         self._listener_name = listener_name
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._keys: SigningKeys | None = None
         self._read_at_ms = -inf
@@ -116,7 +116,7 @@ class TokenChecks:
         self._next_ms = -inf
         self._pause_ms = settings.backoff_ms
         self._reading: asyncio.Future[SigningKeys] | None = None
-        #: Whether the last read has failed.
+        #: Whether the last read has failed, which was logged.
         self._has_failed = False
         if settings.url is None:
             log.warning(
@@ -135,7 +135,7 @@ class TokenChecks:
 
     def check(self, text: str) -> BearerToken:
         """Check a token. Raises TokenError."""
-        settings, now_ms = self._settings, self._clock.now_ms()
+        settings, now_ms = self.settings, self._clock.now_ms()
         if settings.url is None:
             return check_unsecured(text, settings.options, now_ms)
         if self._keys is None:
@@ -144,34 +144,46 @@ class TokenChecks:
 
     def wanted(self, message: bytes) -> asyncio.Future[SigningKeys] | None:
         """The read of the keys that a client's message has to wait for; None where it can be checked at once."""
-        settings, now_ms = self._settings, self._clock.monotonic_ms()
-        if settings.url is None:
+        if self.settings.url is None:
             return None
         try:
             header = parse_token(parse_first(message).token).header
-            is_known = self._keys is not None and bool(self._keys.fitting(header))
+            if self._keys is not None and self._keys.fitting(header):
+                return None
         except (SaslError, TokenError):
             return None
-        if is_known and now_ms - self._read_at_ms < settings.refresh_ms:
-            return None
-        if self._reading is None and now_ms >= self._next_ms:
-            self._reading = in_own_thread(settings.read, MAX_READ_S)
+        self._read()
+        return self._reading
+
+    def renew(self) -> None:
+        """Read keys that are old again; no token waits for it. Called now and then."""
+        if self._keys is not None and self._clock.monotonic_ms() - self._read_at_ms >= self.settings.refresh_ms:
+            self._read()
+
+    def _read(self) -> None:
+        """Begin a read, unless there is one, or was one just now."""
+        if self._reading is None and self._clock.monotonic_ms() >= self._next_ms:
+            self._reading = in_own_thread(self.settings.read, MAX_READ_S)
             self._reading.add_done_callback(self._has_read)
-        # Where the last read failed, a token with a known key does not wait for the next.
-        return None if is_known and self._has_failed else self._reading
 
     def _has_read(self, reading: asyncio.Future[SigningKeys]) -> None:
         self._reading = None
         if reading.cancelled():
             return
         now_ms, error = self._clock.monotonic_ms(), reading.exception()
-        self._has_failed = error is not None
         if error is not None:
-            log.error("listener %s: %s", self._listener_name, error)
+            log.log(
+                logging.DEBUG if self._has_failed else logging.ERROR,
+                "listener %s: %s; it is tried again",
+                self._listener_name,
+                error,
+            )
+            self._has_failed = True
             self._next_ms = now_ms + self._pause_ms
-            self._pause_ms = min(2 * self._pause_ms, self._settings.backoff_max_ms)
+            self._pause_ms = min(2 * self._pause_ms, self.settings.backoff_max_ms)
             return
+        self._has_failed = False
         self._keys, self._read_at_ms = reading.result(), now_ms
-        self._pause_ms = self._settings.backoff_ms
-        self._next_ms = now_ms + self._settings.backoff_max_ms
+        self._pause_ms = self.settings.backoff_ms
+        self._next_ms = now_ms + self.settings.backoff_max_ms
         log.info("listener %s: %d keys of %s are read", self._listener_name, len(self._keys), URL)

@@ -14,6 +14,7 @@ from ottla.storage.topic_settings import TopicSettings
 from ottla.storage.upkeep import StorageSettings
 
 if TYPE_CHECKING:
+    from ottla.broker.authentication import Authentication
     from ottla.broker.control.plane import ControlPlane
     from ottla.broker.quotas.replication import ReplicationQuotas
     from ottla.broker.replicas.manager import ReplicaManager
@@ -51,6 +52,7 @@ class Reconfiguration:
         replication_quotas: ReplicationQuotas,
         control: ControlPlane,
         listener_tls: ListenerTls,
+        authentication: Authentication | None,
     ) -> None:
         self._config = config
         self._disk = disk
@@ -60,7 +62,13 @@ class Reconfiguration:
         self._replication_quotas = replication_quotas
         self._control = control
         self._listener_tls = listener_tls
+        self._authentication = authentication
         self._allows_unclean_elections = False
+
+    def problem(self, config: BrokerConfig) -> str | None:
+        """Why clients could not connect, or log in, with these settings."""
+        logins = None if self._authentication is None else self._authentication.problem(config)
+        return logins or self._listener_tls.problem(config)
 
     def begin(self) -> None:
         """Pass on the settings with which the broker starts."""
@@ -110,7 +118,8 @@ class Reconfiguration:
         self._logs.apply_settings(StorageSettings.of(config))
         self._logs.cleaner.apply_settings(CleanerSettings.of(config))
         self._replication_quotas.apply_settings(config)
-        if self._listener_tls.reload(config):
+        has_new_logins = self._authentication is not None and self._authentication.reload(config)
+        if self._listener_tls.reload(config) or has_new_logins:
             self._control.connector.apply_settings(config)
         if self._partitions.fetchers is not None:
             self._partitions.fetchers.spread()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import CONSUMER_REPLICA_ID
+from ottla.broker.authorization import ADMIN_CLIENT_ID, CONSUMER_REPLICA_ID
 from ottla.broker.control.adoption import FoundPartitionDirectories
 from ottla.broker.control.control_requests import ControlRequestShell
 from ottla.broker.control.coordination import Coordination, open_coordination
@@ -23,8 +23,9 @@ from ottla.broker.control.startup import LogsFound, Startup, generate_broker_id
 from ottla.broker.control.watched_changes import WatchedChanges
 from ottla.broker.control.znodes import only_broker_of_all_topics
 from ottla.broker.conversions import Conversions
+from ottla.broker.coordinators.broker_requests import BrokerRequestSender
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.broker.coordinators.evidence import LeaderOfEvidence
+from ottla.broker.coordinators.evidence import TIMEOUT_MS as EVIDENCE_TIMEOUT_MS
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessionCache
@@ -147,7 +148,7 @@ class Broker:
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.upkeep.on_flushed = self.partitions.flushed
         self.upkeep = BrokerUpkeep(config, self.logs, self.partitions, self.connections, self.slices, self.clock)
-        self.upkeep.on_tick = self._renew_certificates
+        self.upkeep.on_tick = self._renew_keys
         self._coordination = coordination
         self._declare_what_runs()
         self.metrics = MetricsService(self)
@@ -368,6 +369,7 @@ class Broker:
             self.replication_quotas,
             control,
             self.listener_tls,
+            self.authentication,
         )
         self._host_partitions(control, coordination, reconfiguration)
         startup = Startup(
@@ -384,7 +386,7 @@ class Broker:
             return claimed.message
         control.topic_configs.subscribe(reconfiguration.topic_changed)
         self.dynamic_settings = DynamicSettings(
-            zk, self.config, broker_id, reconfiguration.broker_changed, self.listener_tls.problem, self.randomness
+            zk, self.config, broker_id, reconfiguration.broker_changed, reconfiguration.problem, self.randomness
         )
         await self.dynamic_settings.load()
         await _secure(self, control)
@@ -418,9 +420,13 @@ class Broker:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
         broker_id = control.broker_id
-        sender = LeaderOfEvidence(control) if coordination.accepts_others else None
+        evidence_requests = None
+        if coordination.accepts_others:
+            evidence_requests = BrokerRequestSender(
+                control.connector, control.image, timeout_ms=EVIDENCE_TIMEOUT_MS, client_id=ADMIN_CLIENT_ID
+            )
         self.groups = GroupCoordinatorService(
-            self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, sender
+            self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, evidence_requests
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.publisher.subscribe(self.groups.image_changed)
@@ -456,8 +462,10 @@ class Broker:
         self.dispatcher.quotas = quotas if quotas.limits_clients else None
         self.connections.wait_of_host_ms = quotas.connection_wait_ms if quotas.limits_connections else None
 
-    def _renew_certificates(self) -> None:
-        """Use stores of keys whose files have changed."""
+    def _renew_keys(self) -> None:
+        """Use stores of keys whose files have changed, and new keys of tokens."""
+        if self.authentication is not None:
+            self.authentication.renew_keys()
         if self.listener_tls.reload(self.config):
             self.control.connector.apply_settings(self.config)
 

@@ -78,6 +78,8 @@ def start_reading(
     start, until = places
     end = None if until is None else parse_position("--until", until, now_ms)
     begin = parse_position("--from", start, now_ms)
+    if end is not None and end.is_before(begin):
+        raise CommandError(f"--from {start} is later than --until {until}, so that nothing is between them; swap them")
     troubles = Troubles(command, consumer)
 
     def wait() -> None:

@@ -182,7 +182,9 @@ def _settings(options: ServeOptions) -> dict[str, str]:
     for setting in options.settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
-            raise UsageProblem(f"-c {setting}: expected key=value, as in -c num.partitions=4")
+            raise UsageProblem(
+                f"-c {setting}: expected key=value, as in -c num.partitions=4; a file of them goes with --properties"
+            )
         settings[name.strip()] = value.strip()
     if options.host is not None or options.port is not None:
         if "listeners" in settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -18,7 +17,6 @@ from ottla.config.settings import (
     broker_setting,
     listener_prefix,
     nearest_name,
-    setting_of_listener,
 )
 from ottla.config.values import ConfigError, Value, parse_value
 
@@ -26,20 +24,6 @@ if TYPE_CHECKING:
     from ottla.config.topic import LogConfig
 
 T = TypeVar("T")
-
-_OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(sasl\.enabled\.mechanisms|connections\.max\.reauth\.ms)")
-_OF_MECHANISM = re.compile(
-    r"listener\.name\.[^.]+\.[^.]+\.(sasl\.jaas\.config|connections\.max\.reauth\.ms"
-    r"|sasl\.(server|login)\.callback\.handler\.class)"
-)
-OAUTH_SETTINGS: Final = frozenset(
-    name
-    for name, setting in BROKER_SETTINGS.items()
-    if name.startswith(("sasl.oauthbearer.", "sasl.login.")) and setting.type != "class"
-)
-"""Settings of OAUTHBEARER, of all listeners, of one, or of the mechanism of one, the last before the others."""
-KERBEROS_SETTINGS: Final = frozenset(name for name in BROKER_SETTINGS if name.startswith("sasl.kerberos."))
-"""The same of GSSAPI."""
 
 TLS_SETTINGS: Final = (
     "ssl.cipher.suites",
@@ -94,7 +78,6 @@ class BrokerConfig:
         "dynamic_default",
         "dynamic_own",
         "inter_broker_listener_name",
-        "listener_overrides",
         "listeners",
         "overridden",
         "topic_defaults",
@@ -116,8 +99,6 @@ class BrokerConfig:
         self.listeners: list[Endpoint] = []
         self.advertised: list[Endpoint] = []
         self.inter_broker_listener_name = ""
-        #: Settings of single listeners (`listener.name.NAME.…`) that are honoured, by their whole names.
-        self.listener_overrides: dict[str, str] = {}
 
     def value(self, name: str) -> Value:
         """The parsed value of a setting, its default where it was not set."""
@@ -128,6 +109,10 @@ class BrokerConfig:
                 raise KeyError(name)
             value = self._values[name] = parse_value(setting, setting.default)
         return value
+
+    def most_specific(self, *names: str) -> Value:
+        """The value of the first of these settings that is set, else that of the last."""
+        return self.value(next((name for name in names[:-1] if name in self._values), names[-1]))
 
     def _typed(self, name: str, kind: type[T], what: str) -> T:
         value = self.value(name)
@@ -180,7 +165,7 @@ class BrokerConfig:
         """
         prefix = listener_prefix(listener_name)
         names = {name: prefix + name for name in TLS_SETTINGS}
-        found = {name: self.value(own if own in self._values else name) for name, own in names.items()}
+        found = {name: self.most_specific(own, name) for name, own in names.items()}
         uses_sasl = any(each.uses_sasl for each in self.listeners if each.listener_name == listener_name)
         if uses_sasl and names["ssl.client.auth"] not in self._values:
             found["ssl.client.auth"] = "none"
@@ -230,7 +215,6 @@ class BrokerConfig:
         copy.listeners = self.listeners
         copy.advertised = self.advertised
         copy.inter_broker_listener_name = self.inter_broker_listener_name
-        copy.listener_overrides = self.listener_overrides
         return copy
 
     def advertised_endpoints(self, bound_ports: Mapping[str, int], canonical_host: str) -> list[Endpoint]:
@@ -269,14 +253,11 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
     values: dict[str, Value] = {}
     overridden: dict[str, str] = {}
     unknown: dict[str, str] = {}
-    listener_overrides: dict[str, str] = {}
     for name, text in properties.items():
         setting = None if name in RUN_TIME_SETTINGS else broker_setting(name)
         if setting is None:
             refusal = refusal_of_listener_override(name)
-            if is_login_setting(name):
-                listener_overrides[name] = text
-            elif refusal is not None:
+            if refusal is not None:
                 problems.append(refusal)
             elif name in strict:
                 problems.append(_unknown(name))
@@ -298,20 +279,9 @@ def parse_broker_config(properties: Mapping[str, str], *, strict: Collection[str
             warnings.append(warning)
     config = BrokerConfig(values, overridden, unknown)
     config.warnings = warnings
-    config.listener_overrides = listener_overrides
     if not problems:
         problems = _settle_ids(config) + _settle_listeners(config) + broken_rules(config, log_dirs_of(config))
     return ConfigRefusal(problems) if problems else config
-
-
-def is_login_setting(name: str) -> bool:
-    """Whether it is a setting of SASL for one listener, or for one mechanism of it."""
-    if _OF_LISTENER.fullmatch(name) or _OF_MECHANISM.fullmatch(name):
-        return True
-    setting = setting_of_listener(name)
-    return (
-        setting.removeprefix("oauthbearer.") in OAUTH_SETTINGS or setting.removeprefix("gssapi.") in KERBEROS_SETTINGS
-    )
 
 
 def warning_of(name: str, text: str) -> str | None:

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.config.broker import BrokerConfig, is_login_setting, log_dirs_of
+from ottla.config.broker import BrokerConfig, log_dirs_of
 from ottla.config.refusals import refusal_of, refusal_of_listener_override
 from ottla.config.rules import broken_rules
-from ottla.config.settings import BROKER_SETTINGS, RUN_TIME_SETTINGS, broker_setting
+from ottla.config.settings import (
+    BROKER_SETTINGS,
+    LISTENER_LIMITS,
+    RUN_TIME_SETTINGS,
+    broker_setting,
+    setting_of_listener,
+)
 from ottla.config.values import ConfigError, parse_value
 
 #: Settings of the listeners, which ottla opens once, at its start.
 FIXED_AT_START = frozenset(
-    (
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "listeners",
-        "principal.builder.class",
-        "sasl.enabled.mechanisms",
-        "sasl.kerberos.principal.to.local.rules",
-        "sasl.kerberos.service.name",
-        "sasl.mechanism.inter.broker.protocol",
-    )
+    ("advertised.listeners", "listener.security.protocol.map", "listeners", "principal.builder.class")
 )
 #: Numbers of threads may grow or shrink to twice or half of what they are.
 THREAD_COUNTS = (
@@ -97,7 +94,11 @@ def _level_problem(properties: Mapping[str, str]) -> str | None:
     """The problem with settings that only a single broker may have."""
     known = [BROKER_SETTINGS[name] for name in properties if name in BROKER_SETTINGS]
     single = [setting.name for setting in known if setting.update_mode == "per-broker"]
-    single += [name for name in properties if name.startswith(LISTENER_PREFIX)]
+    single += [
+        name
+        for name in properties
+        if name.startswith(LISTENER_PREFIX) and setting_of_listener(name) not in LISTENER_LIMITS
+    ]
     if single:
         return (
             f"Cannot update these configs at default cluster level, broker id must be specified: {_scala_set(single)}"
@@ -108,10 +109,10 @@ def _level_problem(properties: Mapping[str, str]) -> str | None:
 def _refused_here(properties: Mapping[str, str]) -> str | None:
     """Settings, all of readable values, that Kafka accepts and this broker cannot honour."""
     for name, text in properties.items():
-        if name in FIXED_AT_START or is_login_setting(name):
+        if name in FIXED_AT_START:
             return f"{name} cannot be changed while this broker runs. Set it in server.properties and restart"
-        refusal = refusal_of_listener_override(name)
         setting = None if name in RUN_TIME_SETTINGS else broker_setting(name)
+        refusal = refusal_of_listener_override(name) if setting is None else None
         if name.startswith(LISTENER_PREFIX) and setting is not None and setting.read_only:
             return f"Cannot update these configs dynamically: {_scala_set([name])}"
         if refusal is None and setting is not None:

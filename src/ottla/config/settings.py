@@ -82,6 +82,26 @@ _OF_LISTENER: Final = "listener.name."
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 """Limits of connections that a listener may have beside those of all listeners."""
 
+OAUTH_SETTINGS: Final = frozenset(
+    name
+    for name, setting in BROKER_SETTINGS.items()
+    if name.startswith(("sasl.oauthbearer.", "sasl.login.")) and setting.type != "class"
+)
+"""Settings of OAUTHBEARER, of all listeners, of one, or of the mechanism of one, the last before the others."""
+KERBEROS_SETTINGS: Final = frozenset(name for name in BROKER_SETTINGS if name.startswith("sasl.kerberos."))
+"""The same of GSSAPI."""
+_LOGINS_OF_LISTENER: Final = (
+    OAUTH_SETTINGS | KERBEROS_SETTINGS | {"connections.max.reauth.ms", "sasl.enabled.mechanisms"}
+)
+_LOGINS_OF_MECHANISM: Final = frozenset(
+    (
+        "connections.max.reauth.ms",
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.server.callback.handler.class",
+    )
+)
+
 
 def listener_prefix(listener_name: str) -> str:
     """The beginning of the names of settings of this listener."""
@@ -103,8 +123,25 @@ def setting_of_listener(name: str) -> str:
     return name[len(_OF_LISTENER) :].partition(".")[2] if name.startswith(_OF_LISTENER) else ""
 
 
+def is_login_setting(name: str) -> bool:
+    """Whether it is a setting of SASL for one listener, or for one mechanism of it."""
+    return bool(_base_of_login(setting_of_listener(name)))
+
+
+def _base_of_login(of_listener: str) -> str:
+    """The setting of logins without its mechanism; empty for any other."""
+    if of_listener in _LOGINS_OF_LISTENER:
+        return of_listener
+    mechanism, _, base = of_listener.partition(".")
+    of_mechanism = {"oauthbearer": OAUTH_SETTINGS, "gssapi": KERBEROS_SETTINGS}.get(mechanism, frozenset())
+    return base if base in _LOGINS_OF_MECHANISM or base in of_mechanism else ""
+
+
 def _setting_of_one_listener(name: str) -> Setting | None:
     base = setting_of_listener(name)
+    if login := _base_of_login(base):
+        effect = NO_EFFECT if BROKER_SETTINGS[login].effect == NO_EFFECT else HONOURED
+        return BROKER_SETTINGS[login]._replace(name=name, update_mode="per-broker", effect=effect)
     setting = BROKER_SETTINGS.get(base) if base.startswith("ssl.") or base in LISTENER_LIMITS else None
     return None if setting is None else setting._replace(name=name)
 

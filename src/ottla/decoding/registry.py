@@ -6,12 +6,13 @@ Schemas that another one refers to come with it, from `GET /subjects/{subject}/v
 from __future__ import annotations
 
 import base64
-import http.client
 import json
-import ssl
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
+
+from ottla.env.http import HttpError, HttpRequest, exchange
 
 AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 DEFAULT_TIMEOUT_MS = 10_000
@@ -26,7 +27,7 @@ MAX_MESSAGE_CHARS = 400
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _TYPES = {"schema": str, "id": int}
 _WITH_ID = ("schema", "id")
-_LOGIN_STATUSES = (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN)
+_LOGIN_STATUSES = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class SchemaRegistryError(RuntimeError):
@@ -141,39 +142,35 @@ class RegistrySchemas:
     ) -> dict[str, Any] | None:
         """Return the registry's answer, None where it has nothing there. Raises SchemaRegistryError."""
         split_url = urlsplit(self.url)
-        made = http.client.HTTPSConnection if split_url.scheme == "https" else http.client.HTTPConnection
-        shown = f"{split_url.scheme}://{split_url.hostname}{f':{split_url.port}' if split_url.port else ''}"
-        connection = made(split_url.hostname or "", split_url.port, timeout=self.timeout_ms / 1000)
+        shown = f"{split_url.scheme}://{split_url.netloc.rpartition('@')[2]}"
         headers = {"Accept": f"{_CONTENT_TYPE}, application/json"}
         login = self.login
         if split_url.username and not login:
             login = f"{unquote(split_url.username)}:{unquote(split_url.password or '')}"
         if login:
             headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+        if sent is not None:
+            headers["Content-Type"] = _CONTENT_TYPE
+        elif self.is_serialized:
+            path += "?format=serialized"
+        request = HttpRequest(
+            f"{shown}{split_url.path.rstrip('/')}{path}",
+            headers,
+            None if sent is None else json.dumps(sent).encode(),
+            self.timeout_ms,
+            self.timeout_ms,
+            max_bytes=MAX_ANSWER_BYTES,
+        )
         try:
-            if sent is None:
-                path += "?format=serialized" if self.is_serialized else ""
-                connection.request("GET", split_url.path.rstrip("/") + path, headers=headers)
-            else:
-                headers["Content-Type"] = _CONTENT_TYPE
-                connection.request("POST", split_url.path.rstrip("/") + path, json.dumps(sent), headers)
-            response = connection.getresponse()
-            body = response.read(MAX_ANSWER_BYTES + 1)
-        except (OSError, http.client.HTTPException, ssl.SSLError, UnicodeError) as problem:
+            return _answer_of(exchange(request), shown, wanted)
+        except HttpError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            cure = self.cure if error.status is None else self.login_cure if error.status in _LOGIN_STATUSES else ""
             raise SchemaRegistryError(
-                f"the schema registry at {shown} gives no {what} ({type(problem).__name__}: {problem}); {self.cure}"
+                f"the schema registry at {shown} gives no {what}: {error}{_message_of(error.body)}"
+                f"{cure and f'; {cure}'}"
             ) from None
-        finally:
-            connection.close()
-        if response.status == http.HTTPStatus.NOT_FOUND:
-            return None
-        if response.status != http.HTTPStatus.OK:
-            cure = f"; {self.login_cure}" if self.login_cure and response.status in _LOGIN_STATUSES else ""
-            cure += _message_of(body) if sent is not None else ""
-            raise SchemaRegistryError(
-                f"the schema registry at {shown} answers {response.status} {response.reason} for {what}{cure}"
-            )
-        return _answer_of(body, shown, wanted)
 
 
 def _path_of(subject: str) -> str:
@@ -194,11 +191,7 @@ def _answer_of(body: bytes, shown: str, wanted: tuple[str, ...]) -> dict[str, An
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None
-    if (
-        len(body) > MAX_ANSWER_BYTES
-        or not isinstance(answer, dict)
-        or any(not isinstance(answer.get(name), _TYPES[name]) for name in wanted)
-    ):
+    if not isinstance(answer, dict) or any(not isinstance(answer.get(name), _TYPES[name]) for name in wanted):
         fields = ", ".join(f'"{name}": …' if name == "id" else f'"{name}": "…"' for name in wanted)
         raise SchemaRegistryError(
             f"what answers at {shown} is not a schema registry: expected {{{fields}}}, got {body[:60]!r}"

@@ -43,6 +43,8 @@ class HttpRequest:
     connect_timeout_ms: int = TIMEOUT_MS
     read_timeout_ms: int = TIMEOUT_MS
     context: SSLContext | None = None
+    max_bytes: int = MAX_ANSWER_BYTES
+    """Of the answer."""
 
     @property
     def longest_s(self) -> float:
@@ -74,7 +76,7 @@ def exchange(request: HttpRequest) -> bytes:
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         connection.request("GET" if request.body is None else "POST", path, request.body, dict(request.headers))
         answer = connection.getresponse()
-        body = answer.read(MAX_ANSWER_BYTES + 1)
+        body = answer.read(request.max_bytes + 1)
         if is_cut.is_set():  # what was cut off looks whole where its end is that of the connection
             raise TimeoutError
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -85,8 +87,8 @@ def exchange(request: HttpRequest) -> bytes:
         if overdue is not None:
             overdue.cancel()
         connection.close()
-    if len(body) > MAX_ANSWER_BYTES:
-        raise HttpError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+    if len(body) > request.max_bytes:
+        raise HttpError(f"the answer has more than {request.max_bytes} bytes")
     if not 200 <= answer.status < 300:
         raise HttpError(f"the answer is {answer.status} {shown_text(answer.reason)}", answer.status, body)
     return body

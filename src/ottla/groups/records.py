@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ottla.assign.java_order import string_hash
-from ottla.groups.offsets import NO_EXPIRY, StoredOffset
 from ottla.wire.codec import WireError, decode, encode
 from ottla.wire.schema import BYTES, INT32, INT64, STRING, Message, Struct, array, field, message
 from ottla.wire.schema import struct as wire_struct
@@ -26,6 +25,8 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 HIGHEST_VALUE_VERSION = 4
 
+NO_EXPIRY = -1
+
 _VERSION = struct.Struct(">h")
 #: The parts of key version 1 and value version 3 of an offset, which nearly all records use, coded inline.
 _KEY_HEAD = struct.Struct(">hh")
@@ -33,7 +34,6 @@ _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")
 _TIMESTAMP = struct.Struct(">q")
-_SIGN_BIT = 1 << 31
 
 
 @message(versions=(0, 1))
@@ -87,6 +87,16 @@ class GroupMetadataValue(Message):
     leader: str | None = field(STRING, nullable_since=0)
     current_state_timestamp: int = field(INT64, since=2, default=-1, ignorable=True)
     members: list[GroupMetadataMember] = field(array(GroupMetadataMember))
+
+
+class StoredOffset(NamedTuple):
+    """A committed offset. Times are milliseconds since the Unix epoch, `expire_timestamp_ms` is -1 without."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +188,6 @@ def group_key(group_id: str) -> bytes:
 def group_value(value: GroupMetadataValue) -> bytes:
     """Value of a group's metadata."""
     return _VERSION.pack(GROUP_VALUE_VERSION) + encode(value, GROUP_VALUE_VERSION)
-
-
-def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of the offsets topic that holds a group, as Apache Kafka computes it (`Utils.abs`)."""
-    hashed = string_hash(group_id)
-    magnitude = hashed if hashed < _SIGN_BIT else 2 * _SIGN_BIT - hashed
-    return (0 if hashed == _SIGN_BIT else magnitude) % partitions
 
 
 def _decode_offset_key(key: bytes) -> tuple[str, str, int]:

@@ -41,6 +41,12 @@ class Position:
     type: PositionType
     number: int = 0
 
+    def is_before(self, other: Position) -> bool:
+        """Whether it is so in every partition, whatever there is; False where that cannot be known."""
+        if self.type is not other.type:
+            return False
+        return self.number > other.number if self.type is PositionType.LAST else self.number < other.number
+
 
 def offset_at(position: Position, start: int, end: int, at_timestamp: int | None) -> int:
     """Offset of a position, between a log's `start` and `end`; `at_timestamp` is that of the position's timestamp."""

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.records.errors import BatchError
+from ottla.records.record import Record, encode_batch
 
 _KEY = struct.Struct(">hh")
 _END_TRANSACTION_VALUE = struct.Struct(">hi")
@@ -52,6 +53,18 @@ def control_record_type(key: bytes | None) -> ControlRecordType:
 def end_transaction_record(kind: ControlRecordType, coordinator_epoch: int) -> tuple[bytes, bytes]:
     """Key and value of the record that ends a transaction, COMMIT or ABORT."""
     return _KEY.pack(_KEY_VERSION, kind), _END_TRANSACTION_VALUE.pack(_VALUE_VERSION, coordinator_epoch)
+
+
+def end_transaction_batch(marker: TransactionMarker, timestamp_ms: int) -> bytes:
+    """The control batch with this marker, as Apache Kafka writes it: transactional, without sequence numbers."""
+    kind = ControlRecordType.COMMIT if marker.is_commit else ControlRecordType.ABORT
+    return encode_batch(
+        [Record(0, timestamp_ms, *end_transaction_record(kind, marker.coordinator_epoch))],
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
 
 
 def coordinator_epoch(value: bytes | None) -> int:

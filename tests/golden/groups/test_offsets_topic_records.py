@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.groups.offsets import StoredOffset
+from ottla.broker.coordinators.shard_router import partition_of
 from ottla.groups.records import (
     GroupMetadataKey,
     GroupMetadataMember,
@@ -19,12 +19,12 @@ from ottla.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     OffsetRecord,
+    StoredOffset,
     decode_record,
     encode_record,
     group_key,
     offset_key,
     offset_value,
-    partition_of,
 )
 from ottla.wire.codec import decode, encode
 from ottla.wire.schema import Message

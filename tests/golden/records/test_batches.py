@@ -21,9 +21,10 @@ from ottla.records.batch import (
 from ottla.records.compression import Compression
 from ottla.records.control import (
     ControlRecordType,
+    TransactionMarker,
     control_record_type,
     coordinator_epoch,
-    end_transaction_record,
+    end_transaction_batch,
 )
 from ottla.records.record import Record, decode_batch, encode_batch
 from support.java import java_command
@@ -122,16 +123,10 @@ def test_transaction_markers(kind: ControlRecordType) -> None:
     assert header.is_transactional
     assert control_record_type(record.key) == kind
     assert coordinator_epoch(record.value) == 17
-    key, value = end_transaction_record(kind, 17)
-    assert batch == encode_batch(
-        [Record(0, T, key, value)],
-        base_offset=42,
-        leader_epoch=LEADER_EPOCH,
-        producer_id=4001,
-        producer_epoch=3,
-        is_transactional=True,
-        is_control=True,
-    )
+    marker = TransactionMarker(4001, 3, 17, kind is ControlRecordType.COMMIT)
+    ours = bytearray(end_transaction_batch(marker, T))
+    patch_batch(ours, 0, 42, LEADER_EPOCH)
+    assert batch == bytes(ours)
 
 
 def test_a_batch_emptied_by_compaction() -> None:

@@ -1,4 +1,7 @@
-"""SASL by GSSAPI in a realm of its own: clients log in to our brokers, and ours to Apache Kafka."""
+"""SASL by GSSAPI in a realm of its own: our brokers and clients, and our clients at Apache Kafka.
+
+`../test_security_matrix.py` has the logins of all clients.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 
-from ottla.client import TopicPartition
 from ottla.client.errors import AuthenticationError
 from ottla.client.sync import Admin
 from ottla.testing import Broker, Cluster, TestBrokerError
 from support.apache import ApacheKafka
-from support.java import QUICK_START, java_command
+from support.java import QUICK_START
 from support.kerberos import HOST, MODULE, REALM, Realm, broker_settings, login, realm
 from support.ports import free_port
-from support.processes import run_tool
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spec("S2"), pytest.mark.needs_kerberos]
-TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -49,17 +48,6 @@ def topics(cluster: Cluster, jaas: str, **more: str) -> set[str]:
         return set(admin.list_topics())
 
 
-def test_our_clients(cluster: Cluster, kerberos: Realm, facade: Any) -> None:
-    """By a key tab."""
-    shared = login(cluster.bootstrap_servers, kerberos.jaas("ann"))
-    with facade.producer(shared) as producer:
-        assert producer.send("t", b"v").result(TIMEOUT_S).offset >= 0
-    with facade.consumer(shared, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition("t", 0)])
-        while not consumer.poll(1000):
-            pass
-
-
 def test_brokers_log_in_to_each_other(cluster: Cluster) -> None:
     wait_until(lambda: len(cluster.in_sync("t")) == 2, "a follower that fetches")
 
@@ -72,20 +60,11 @@ def test_rules_make_names(cluster: Cluster, kerberos: Realm, caplog: pytest.LogC
 
 
 def test_tickets_of_a_cache(cluster: Cluster, kerberos: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file, and of the default cache; kafka-python reads that, too."""
+    """Of a file, and of the default cache."""
     tickets = kerberos.tickets("ann")
     assert "t" in topics(cluster, f'{MODULE} required useTicketCache=true ticketCache="{tickets}";')
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tickets}")
     assert "t" in topics(cluster, f"{MODULE} required useTicketCache=true;")
-    producer = KafkaProducer(
-        bootstrap_servers=cluster.bootstrap_servers,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="GSSAPI",
-        sasl_kerberos_service_name="kafka",
-        sasl_kerberos_domain_name=HOST,
-    )
-    assert producer.send("t", b"v").get(TIMEOUT_S).offset >= 0
-    producer.close()
 
 
 def test_what_kerberos_refuses(cluster: Cluster, kerberos: Realm) -> None:
@@ -102,21 +81,6 @@ def test_a_broker_without_its_key_does_not_start(kerberos: Realm) -> None:
     settings[name] = settings[name].replace('principal="kafka/', 'principal="other/')
     with pytest.raises(TestBrokerError, match=f"the key of other/{HOST}@{REALM} cannot be read from keyTab"):
         Broker(settings=settings).start()
-
-
-def java_options(kerberos: Realm) -> tuple[str, ...]:
-    return (*QUICK_START, f"-Djava.security.krb5.conf={kerberos.environment['KRB5_CONFIG']}")
-
-
-@pytest.mark.needs_kafka
-@pytest.mark.slow
-def test_javas_tools(cluster: Cluster, kerberos: Realm, tmp_path: Path) -> None:
-    config = tmp_path / "client.properties"
-    settings = login(cluster.bootstrap_servers, kerberos.jaas("ann"))
-    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    options = ("--bootstrap-server", settings["bootstrap.servers"], "--command-config", str(config), "--list")
-    command = java_command("org.apache.kafka.tools.TopicCommand", *options, options=java_options(kerberos))
-    assert "t" in run_tool(command).stdout.split()
 
 
 class KafkaWithTickets(ApacheKafka):
@@ -137,9 +101,8 @@ def test_our_clients_log_in_to_apache_kafka(
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
     }
-    kafka = KafkaWithTickets(
-        tmp_path, zookeeper=apache_zookeeper, overrides=settings, jvm_options=java_options(kerberos)
-    )
+    options = (*QUICK_START, f"-Djava.security.krb5.conf={kerberos.environment['KRB5_CONFIG']}")
+    kafka = KafkaWithTickets(tmp_path, zookeeper=apache_zookeeper, overrides=settings, jvm_options=options)
     try:
         kafka.start()
         with Admin(login(f"{HOST}:{port}", kerberos.jaas("ann"))) as admin:

@@ -1,19 +1,17 @@
-"""OAUTHBEARER: other clients log in to our broker, and ours to Apache Kafka."""
+"""OAUTHBEARER: tokens of an endpoint and without a signature at our broker, and our clients at Apache Kafka.
+
+`../test_security_matrix.py` has the logins of all clients.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from confluent_kafka import KafkaError, Producer
-from kafka import KafkaProducer
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from ottla.client import TopicPartition
 from ottla.client.errors import AuthenticationError
@@ -103,42 +101,6 @@ def test_librdkafkas_unsecured_tokens() -> None:
     }
     with unsecured_broker('unsecuredValidatorRequiredScope="write"') as broker:
         assert librdkafka(settings(broker) | unsecured) == ([None], [])
-
-
-def test_kafka_python(broker: Broker, endpoint: Provider) -> None:
-    class Tokens(AbstractTokenProvider):
-        def token(self) -> str:
-            return endpoint.signers[0].token()
-
-    producer = KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_provider=Tokens(),
-    )
-    assert producer.send("t", b"v").get(TIMEOUT_S).offset >= 0
-    producer.close()
-
-
-def test_aiokafka(broker: Broker, endpoint: Provider) -> None:
-    class Tokens(AioTokenProvider):
-        async def token(self) -> str:
-            return endpoint.signers[0].token()
-
-    async def offset() -> int:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Tokens(),
-        )
-        await producer.start()
-        try:
-            return int((await producer.send_and_wait("t", b"v")).offset)
-        finally:
-            await producer.stop()
-
-    assert asyncio.run(offset()) >= 0
 
 
 @pytest.mark.needs_kafka

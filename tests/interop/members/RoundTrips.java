@@ -1,20 +1,31 @@
 import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.List;
+import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import javax.security.auth.callback.Callback;
+import javax.security.auth.callback.UnsupportedCallbackException;
+import javax.security.auth.login.AppConfigurationEntry;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.security.auth.AuthenticateCallbackHandler;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerToken;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerTokenCallback;
 
 /** Round trips through listeners on Apache Kafka's own clients since 2.0 (see README.md). */
 public class RoundTrips {
     static final long TIMEOUT_MS = 60000;
-    static final String MODULE = "org.apache.kafka.common.security.%s.%sLoginModule required username=\"%s\" password=\"%s\";";
+    static final String SECURITY = "org.apache.kafka.common.security.";
 
     public static void main(String[] args) throws Exception {
         for (String listener : Arrays.copyOfRange(args, 3, args.length)) {
@@ -37,10 +48,8 @@ public class RoundTrips {
             putStore(settings, "ssl.truststore", new File(folder, "authority.p12"));
         }
         if (!words[4].isEmpty()) {
-            boolean plain = words[4].equals("PLAIN");
             settings.put("sasl.mechanism", words[4]);
-            settings.put("sasl.jaas.config",
-                String.format(MODULE, plain ? "plain" : "scram", plain ? "Plain" : "Scram", user, password));
+            putLogin(settings, words[4], folder, user, password);
         }
         if (!words[5].isEmpty()) {
             putStore(settings, "ssl.keystore", new File(folder, words[5].replace(".pem", ".p12")));
@@ -50,6 +59,24 @@ public class RoundTrips {
             settings.put(kind + ".deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
         }
         return settings;
+    }
+
+    static void putLogin(Properties settings, String mechanism, String folder, String user, String password) {
+        String module;
+        if (mechanism.equals("OAUTHBEARER")) {
+            module = SECURITY + "oauthbearer.OAuthBearerLoginModule required";
+            settings.put("sasl.login.callback.handler.class", TokenOfFile.class);
+            TokenOfFile.file = new File(folder, "token");
+        } else if (mechanism.equals("GSSAPI")) {
+            module = String.format("com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+                + "keyTab=\"%s\" principal=\"%s\"", new File(folder, user + ".keytab"), user);
+            settings.put("sasl.kerberos.service.name", "kafka");
+            System.setProperty("java.security.krb5.conf", System.getenv("KRB5_CONFIG"));
+        } else {
+            String login = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+            module = String.format("%s%s required username=\"%s\" password=\"%s\"", SECURITY, login, user, password);
+        }
+        settings.put("sasl.jaas.config", module + ";");
     }
 
     static void putStore(Properties settings, String name, File file) {
@@ -69,6 +96,64 @@ public class RoundTrips {
             consumer.seek(partition, sent.offset());
             ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(TIMEOUT_MS));
             return records.isEmpty() ? "nothing was read" : records.records(partition).get(0).value();
+        }
+    }
+
+    /** Reads the token: clients before 3.1 have no handler that reads tokens from files. */
+    public static class TokenOfFile implements AuthenticateCallbackHandler {
+        static File file;
+
+        @Override
+        public void configure(Map<String, ?> settings, String mechanism, List<AppConfigurationEntry> entries) {
+        }
+
+        @Override
+        public void handle(Callback[] callbacks) throws IOException, UnsupportedCallbackException {
+            for (Callback callback : callbacks) {
+                if (!(callback instanceof OAuthBearerTokenCallback)) {
+                    throw new UnsupportedCallbackException(callback);
+                }
+                ((OAuthBearerTokenCallback) callback).token(new Token(new String(Files.readAllBytes(file.toPath()))));
+            }
+        }
+
+        @Override
+        public void close() {
+        }
+    }
+
+    /** The broker decides about it; the client only has to know when to get another one. */
+    static class Token implements OAuthBearerToken {
+        private final String value;
+        private final long startTimeMs = System.currentTimeMillis();
+
+        Token(String value) {
+            this.value = value;
+        }
+
+        @Override
+        public String value() {
+            return value;
+        }
+
+        @Override
+        public Set<String> scope() {
+            return Collections.emptySet();
+        }
+
+        @Override
+        public long lifetimeMs() {
+            return startTimeMs + 3600000;
+        }
+
+        @Override
+        public String principalName() {
+            return "token";
+        }
+
+        @Override
+        public Long startTimeMs() {
+            return startTimeMs;
         }
     }
 }

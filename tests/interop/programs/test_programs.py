@@ -1,8 +1,9 @@
 """Programs with which people look at clusters of Apache Kafka: topics, records, groups and their lag are seen in each.
 
-kaf is a Go module and kaskade a Python package, which `./run test` gets. The others cannot be had from the registry of
-Go modules everywhere; they are run where they are on the search path. Lags, offsets and groups must be those of
-`ottla group describe`: of a group with lag, one that has read all, and one whose only member died.
+kaf is a Go module, kaskade a Python package and Burrow one of Debian's, which `./run test --all` gets. The others
+cannot be had from the registry of Go modules everywhere; they are run where they are on the search path. Lags, offsets
+and groups must be those of `ottla group describe`: of a group with lag, one that has read all, and one whose only
+member died.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from support.command_line import ottla
 from support.ottla_server import OttlaServer
+from support.ottla_zookeeper import OttlaZooKeeper
 from support.ports import LOOPBACK, free_port
 from support.processes import ServerProcess, run_tool
-from support.programs import built_program
+from support.programs import built_program, burrow_executable
 from support.screen import drawn
 from support.waiting import wait_until
 
@@ -269,6 +271,65 @@ def test_kminion(bootstrap: str, ours: dict[str, Seen], tmp_path: Path) -> None:
             assert metrics[f"kminion_kafka_topic_partition_high_water_mark{where}"] == RECORDS // PARTITIONS
         assert metrics[f'kminion_kafka_topic_high_water_mark_sum{{topic_name="{TOPIC}"}}'] == RECORDS
         assert any(name.startswith("kminion_kafka_broker_log_dir_size_total_bytes{") for name in metrics)
+
+
+#: Burrow's settings: it asks for the ends of partitions each second, and takes commits however close they are.
+BURROW = """
+[general]
+pidfile = "{folder}/burrow.pid"
+[zookeeper]
+servers = ["{zookeeper}"]
+[client-profile.p]
+kafka-version = "0.10.2"
+[cluster.c]
+class-name = "kafka"
+servers = ["{bootstrap}"]
+client-profile = "p"
+offset-refresh = 1
+[consumer.c]
+class-name = "kafka"
+cluster = "c"
+servers = ["{bootstrap}"]
+client-profile = "p"
+[storage.s]
+class-name = "inmemory"
+min-distance = 0
+[httpserver.h]
+address = "{address}"
+"""
+
+
+@pytest.mark.needs_burrow
+def test_burrow(bootstrap: str, ours: dict[str, Seen], tmp_path: Path) -> None:
+    """It reads the records of the offsets topic by itself, with Sarama of 2019, and has its lock in our ZooKeeper."""
+    address = f"{LOOPBACK}:{free_port()}"
+
+    def lags(group: str) -> dict[int, tuple[int, int]]:
+        """(committed, lag) of the partitions of which it has read a commit."""
+        url = f"http://{address}/v3/kafka/c/consumer/{group}/lag"
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+                partitions = json.load(answer)["status"]["partitions"]
+        except OSError:
+            return {}
+        return {each["partition"]: (each["end"]["offset"], each["current_lag"]) for each in partitions if each["end"]}
+
+    expected = {
+        group: {partition: (committed, lag) for partition, (committed, _, lag) in seen.partitions.items()}
+        for group, seen in ours.items()
+    }
+    zookeeper = OttlaZooKeeper(tmp_path).start()
+    try:
+        settings = BURROW.format(folder=tmp_path, zookeeper=zookeeper.connect, bootstrap=bootstrap, address=address)
+        (tmp_path / "burrow.toml").write_text(settings)
+        burrow = ServerProcess("burrow", [str(burrow_executable()), "--config-dir", str(tmp_path)], tmp_path)
+        try:
+            wait_until(lambda: {group: lags(group) for group in ours} == expected, burrow.output_tail, TIMEOUT_S)
+            assert "Authenticated" in burrow.stdout + burrow.stderr
+        finally:
+            burrow.kill9()
+    finally:
+        zookeeper.stop()
 
 
 @pytest.mark.needs_programs

@@ -5,12 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ottla.broker.dispatch import BEFORE_AUTHENTICATION
+from ottla.broker.logins import MechanismLogins
 from ottla.broker.served import SERVED
+from ottla.net.connection import Principal
 from ottla.security.jaas import Login
+from ottla.security.kerberos import GssapiServer, ShortNames
 from ottla.security.sasl import client_exchange
 from ottla.testing import Broker
 from ottla.wire.apis import API
@@ -99,6 +104,67 @@ def test_both_kinds_of_tokens(broker, connect, mechanism, version):
         else:
             token = exchange.step(send_token(client, token).auth_bytes)
     assert "t" in client.topics()
+
+
+class Ticket:
+    """The broker's side of a context whose tickets are the byte 0x60 and the principal, and which signs nothing."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self.peer = ""
+
+    def step(self, token: bytes) -> bytes:
+        self.peer, self.is_complete = token[1:].decode(), True
+        return b""
+
+    def wrap(self, message: bytes) -> bytes:
+        return message
+
+    unwrap = wrap
+
+
+@pytest.fixture
+def broker_with_tickets() -> Iterator[Broker]:
+    """By GSSAPI, too, without its library."""
+    with sasl_broker(connection_failed_authentication_delay_ms="10") as started:
+        key: Any = SimpleNamespace(exchange=lambda: GssapiServer(Ticket(), ShortNames(["DEFAULT"], "EXAMPLE.ORG")))
+        started.server.authentication.listeners["SASL_PLAINTEXT"]["GSSAPI"] = MechanismLogins({}, None, 0, None, key)
+        yield started
+
+
+def send_bare(client: RawClient, token: bytes) -> None:
+    client.send_bytes(len(token).to_bytes(4, "big") + token)
+
+
+@pytest.mark.parametrize("asks_for_versions", [False, True])
+def test_a_ticket_may_come_without_a_handshake(broker_with_tickets, connect, asks_for_versions):
+    """As franz-go sends it, which has no answer to its last token."""
+    client = connect(broker_with_tickets)
+    if asks_for_versions:
+        client.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+    send_bare(client, b"\x60ann@EXAMPLE.ORG")
+    offer = client.receive_frame()
+    assert offer == b"\1\0\0\0"
+    send_bare(client, offer)
+    assert "t" in client.topics()
+    assert [each.principal for each in broker_with_tickets.server.connections.snapshot()] == [Principal("User", "ann")]
+    assert shake(client, "GSSAPI").error_code == ErrorCode.ILLEGAL_SASL_STATE, "it is too soon for another login"
+
+
+def test_tickets_that_are_refused(broker_with_tickets, broker, connect, caplog):
+    """After another handshake, of no known user, and where GSSAPI is not enabled."""
+    client = connect(broker_with_tickets)
+    shake(client)
+    send_bare(client, b"\x60ann@EXAMPLE.ORG")
+    assert is_closed(client)
+    client = connect(broker_with_tickets)
+    send_bare(client, b"\x60ann@OTHER.ORG")
+    send_bare(client, client.receive_frame())
+    assert is_closed(client)
+    assert "failed to authenticate with GSSAPI as user 'ann@OTHER.ORG': no rules apply" in caplog.text
+    client = connect(broker)
+    send_bare(client, b"\x60ann@EXAMPLE.ORG")
+    assert is_closed(client)
 
 
 def test_a_wrong_password_is_answered_late_and_then_the_connection_closed(connect):

@@ -42,13 +42,6 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
             f"{JAAS} cannot be read: it does not end",
         ),
         (
-            {
-                "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-                "listener.name.sasl_plaintext.connections.max.reauth.ms": "-1",
-            },
-            "connections.max.reauth.ms must be a number of milliseconds",
-        ),
-        (
             {"sasl.enabled.mechanisms": "SCRAM-SHA-256", "inter.broker.listener.name": "SASL_PLAINTEXT"},
             "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms",
         ),

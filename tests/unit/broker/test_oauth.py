@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from ottla.client.sync import Admin, Consumer, Producer
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.clock import SystemClock
 from ottla.env.environment import Environment
-from ottla.security.jwks import Expected
+from ottla.security.jwks import Expected, SigningKeys, parse_jwks
 from ottla.security.oauth_login import CLIENT_ID, CLIENT_SECRET, ENDPOINT, UNSECURED_VALIDATOR, VALIDATORS
-from ottla.security.tokens import unsecured_token
+from ottla.security.tokens import TokenError, unsecured_token
+from ottla.sim.virtual_loop import LoopClock, VirtualTimeLoop, run_in_virtual_time
 from ottla.testing import Broker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -112,36 +114,54 @@ def test_a_client_may_hang_up_on_a_refusal(unsecured: Broker, caplog: pytest.Log
     assert "the token is not a JSON web token" in caplog.text
 
 
-def test_a_known_key_does_not_wait_for_reads_after_one_that_failed() -> None:
-    """An address that hangs costs one token its time, and not each of them."""
-    moved_ms = 0.0
+def test_no_token_with_a_known_key_waits_for_a_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Old keys are read again in the background, and serve while their address hangs."""
+    first, second = Signer("first"), Signer("second")
+    loop = VirtualTimeLoop()
+    clock = LoopClock(loop, round(time.time() * 1000))
+    #: The sets of keys that the address has; None hangs.
+    answers: list[list[Signer] | None] = [[first], None, None, [second]]
+    reads_s: list[float] = []
 
-    class Clock(SystemClock):
-        def monotonic_ms(self) -> float:
-            return moved_ms
+    def read_slowly(work: object, limit_s: float) -> asyncio.Future[SigningKeys]:
+        reads_s.append(loop.time())
+        answer, reading = answers.pop(0), loop.create_future()
+        if answer is None:
+            loop.call_later(limit_s, reading.set_exception, TimeoutError("no answer"))
+        else:
+            keys = parse_jwks(json.dumps({"keys": [each.public() for each in answer]}).encode())
+            loop.call_later(3, reading.set_result, keys)
+        return reading
 
-    async def run(address: str, known: str, unknown: str) -> None:
-        nonlocal moved_ms
-        checks = TokenChecks("L", TokenSettings(address, Expected(), {}, refresh_ms=1000, backoff_ms=1), Clock())
+    async def run() -> None:
+        settings = TokenSettings("https://a/jwks", Expected(), {}, refresh_ms=60_000)
+        checks = TokenChecks("L", settings, clock)
 
-        async def waits(token: str) -> bool:
-            wanted = checks.wanted(first_message(token).auth_bytes)
-            if wanted is not None:
-                await asyncio.wait((wanted,))
-            return wanted is not None
+        def wanted(signer: Signer) -> asyncio.Future[SigningKeys] | None:
+            return checks.wanted(first_message(signer.token(life_s=600)).auth_bytes)
 
-        assert [await waits(known), await waits(known)] == [True, False]
-        endpoint.failures = [503, 503]
-        moved_ms += 20_000
-        assert await waits(known)
-        moved_ms += 20_000
-        assert not await waits(known)
-        assert checks.check(known).principal == "alice"
-        assert await waits(unknown)
-        assert endpoint.failures == []
+        checks.renew()
+        assert reads_s == [], "there was no token yet"
+        reading = wanted(first)
+        assert reading is not None
+        await reading
+        assert wanted(first) is None
+        while len(reads_s) < 4 or wanted(second) is not None:
+            assert wanted(first) is None
+            assert checks.check(first.token(life_s=600)).principal == "alice"
+            await asyncio.sleep(1)  # sleep: virtual
+            checks.renew()
+        with pytest.raises(TokenError, match="signed by none of the keys"):
+            checks.check(first.token(life_s=600))
 
-    with provider() as endpoint:
-        asyncio.run(run(f"{endpoint.address}/jwks", endpoint.signers[0].token(), Signer("unknown").token()))
+    monkeypatch.setattr("ottla.broker.oauth.in_own_thread", read_slowly)
+    with closing(loop):
+        run_in_virtual_time(run(), loop)
+    # After 3 s, 60 s later, and after 20 s that it hangs each time.
+    assert [round(each - reads_s[0]) for each in reads_s] == [0, 63, 84, 105]
+    assert caplog.text.count("no answer; it is tried again") == 1
 
 
 def test_a_client_with_the_credentials_of_the_endpoint(signed: Broker, endpoint: Provider) -> None:
@@ -209,11 +229,12 @@ def test_keys_that_cannot_be_read_are_read_again(caplog: pytest.LogCaptureFixtur
 def test_old_keys_serve_while_new_ones_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
     old = {"sasl_oauthbearer_jwks_endpoint_refresh_ms": "0", "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": "1"}
     with provider() as endpoint, jwks_broker(f"{endpoint.address}/jwks", **old) as broker:
-        for failures in ([], [503], [503]):
-            endpoint.failures = failures
-            with Admin(with_token(broker, endpoint.signers[0].token())) as admin:
-                assert "t" in admin.list_topics()
-        assert "cannot be read: the answer is 503" in caplog.text
+        with Admin(with_token(broker, endpoint.signers[0].token())) as admin:
+            assert "t" in admin.list_topics()
+        endpoint.failures = [503] * 100
+        wait_until(lambda: "cannot be read: the answer is 503" in caplog.text, "a failed read")
+        with Admin(with_token(broker, endpoint.signers[0].token())) as admin:
+            assert "t" in admin.list_topics()
 
 
 def test_a_signed_token_is_not_replaced_by_an_unsecured_one(signed: Broker) -> None:
@@ -299,7 +320,7 @@ def config_of(**settings: str) -> BrokerConfig:
 
 BETWEEN = {"inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"}
 CHECKS, LOGS_IN = (f"{LISTENER}sasl.{side}.callback.handler.class" for side in ("server", "login"))
-JAAS, SKEW = f"{LISTENER}sasl.jaas.config", f"{LISTENER}sasl.oauthbearer.clock.skew.seconds"
+JAAS = f"{LISTENER}sasl.jaas.config"
 
 
 @pytest.mark.parametrize(
@@ -313,7 +334,6 @@ JAAS, SKEW = f"{LISTENER}sasl.jaas.config", f"{LISTENER}sasl.oauthbearer.clock.s
         ({LOGS_IN: "a.Own"}, "a.Own is a Java class"),
         ({CHECKS: VALIDATORS[0]}, f"does not fit {URL}, which is None: set it"),
         ({CHECKS: UNSECURED_VALIDATOR, URL: "https://a/b"}, "remove one of the two"),
-        ({SKEW: "x"}, f"Invalid value x for configuration {SKEW}: Not a number"),
         ({JAAS: f'{MODULE} unsecuredValidatorAllowableClockSkewMs="x";'}, "is not a number of milliseconds"),
         ({JAAS: "a.ScramLoginModule required;"}, "OAUTHBEARER needs the OAuthBearerLoginModule"),
         (BETWEEN, f"{ENDPOINT} is missing"),

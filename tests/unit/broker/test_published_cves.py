@@ -107,7 +107,7 @@ def test_cve_2018_17196_transactional_records_need_more_than_write_of_the_topic(
     async def scenario(ask: Ask) -> None:
         ask.broker.dispatcher.authorizer = Permits(WRITE_T)
         (topic,) = (await ask(0, PRODUCE_V, produce_request("t", 0, batch), ALICE)).responses
-        assert topic.partition_responses[0].error_code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_RECORD)
+        assert topic.partition_responses[0].error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert topic.partition_responses[0].base_offset == -1
 
     with_broker(tmp_path, scenario)

@@ -195,6 +195,16 @@ def test_groups() -> None:
         assert done.stderr.startswith("ottla doctor: group slwo does not exist at ")
 
 
+def test_a_broker_whose_clock_is_ahead() -> None:
+    with Broker({"orders": 1}) as broker:
+        broker.advance(minutes=90)
+        with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as consumer:
+            consumer.commit({FIRST: 0})
+        (found,) = faults(broker.bootstrap_servers).values()
+        assert (found["fault"], found["where"]) == ("clock-ahead", "broker 1")
+        assert "up to 90 minutes ahead of this machine's clock" in found["what"]
+
+
 def test_a_log_directory_of_this_machine(tmp_path: Path) -> None:
     with Broker({"orders": 1}, data=str(tmp_path / "data")) as broker, Broker() as other:
         broker.send("orders", "one")

@@ -182,14 +182,14 @@ def test_a_search_looks_into_what_was_decoded(broker: Broker) -> None:
             "--schema-registry: the address has a login, which others could read there; leave user:password@ out",
         ),
         ("--value-format avro --schema-registry http://h --value-schema f", "--schema-registry has no effect, since"),
-        (f"--value-format avro --schema-registry http://{'h' * 70}.x", f"at http://{'h' * 70}.x gives no schema 7 ("),
+        (f"--value-format avro --schema-registry http://{'h' * 70}.x", f"at http://{'h' * 70}.x gives no schema 7: "),
         ("--value-format avro --schema-registry h:8081", "--schema-registry h:8081: expected the address of a schema"),
         ("--value-format avro --schema-registry http://h:0", "expected the address of a schema registry"),
         ("--value-format avro --schema-registry http://h:x", "expected the address of a schema registry"),
         (
             "--value-format avro --schema-registry http://127.0.0.1:1",
-            "the schema registry at http://127.0.0.1:1 gives no schema 7 (ConnectionRefusedError: [Errno 111] "
-            "Connection refused); check --schema-registry, and that the registry runs",
+            "the schema registry at http://127.0.0.1:1 gives no schema 7: [Errno 111] Connection refused; "
+            "check --schema-registry, and that the registry runs",
         ),
         ("--value-format avro --to x.parquet", "--to writes values as bytes, not by --value-format avro; leave that"),
     ],
@@ -209,7 +209,7 @@ def test_mistakes(
 @pytest.mark.parametrize(
     ("instead", "message"),
     [
-        ((401, b"{}"), "answers 401 Unauthorized for schema 7; OTTLA_SCHEMA_REGISTRY_LOGIN is its user:password"),
+        ((401, b"{}"), "the answer is 401 Unauthorized; OTTLA_SCHEMA_REGISTRY_LOGIN is its user:password"),
         ((200, b"<html>"), "is not a schema registry"),
     ],
 )

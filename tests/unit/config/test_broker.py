@@ -107,6 +107,11 @@ def test_a_throttle_in_a_file_says_where_it_is_given() -> None:
     assert "ottla config set" in refused.problems[0]
 
 
+def test_a_value_of_one_listener_is_checked_like_one_of_all() -> None:
+    name = "listener.name.x.oauthbearer.sasl.oauthbearer.clock.skew.seconds"
+    assert problems({name: "x"}) == [f"Invalid value x for configuration {name}: Not a number of type INT"]
+
+
 def test_all_problems_are_reported_at_once() -> None:
     found = problems({"num.partitions": "0", "fetch.max.bytes": "x", "sasl.login.class": "a.Login"})
     assert len(found) == 3

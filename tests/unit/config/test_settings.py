@@ -73,7 +73,7 @@ def test_a_setting_is_honoured_if_and_only_if_something_reads_it() -> None:
     # Mentioned where values are parsed, not acted on.
     parsing = {"group.consumer.migration.policy"}
     # Read of one listener and mechanism only.
-    parsing |= {f"sasl.{side}.callback.handler.class" for side in ("login", "server")}
+    parsing |= {f"sasl.{side}.callback.handler.class" for side in ("login", "server")} | {"sasl.jaas.config"}
     read = {name for name in BROKER_SETTINGS if f'"{name}"' in code} - parsing
     # The settings of time that have several units are read by the rules that choose among them.
     chosen = {name for group in SYNONYM_GROUPS for name in group} | {

@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import (
     GroupRecord,
     MalformedRecord,
     OffsetCommitKey,
     OffsetCommitValue,
     OffsetRecord,
+    StoredOffset,
     UnknownRecord,
     decode_record,
     encode_record,
     offset_key,
     offset_value,
-    partition_of,
 )
 from ottla.wire.codec import decode, encode
 
@@ -105,12 +104,3 @@ def test_damage_is_reported_and_nothing_else_happens(key: bytes, value: bytes | 
 def test_what_is_wrong(key: bytes | None, value: bytes | None, what: str):
     with pytest.raises(MalformedRecord, match=what):
         decode_record(key, value)
-
-
-@pytest.mark.parametrize(
-    ("group_id", "hash_code"),
-    [("", 0), ("a", 97), ("polygenelubricants", -(2**31)), ("\U0001f418", 1772411), ("consumers", -421004483)],
-)
-def test_the_partition_of_a_group_is_that_of_java(group_id: str, hash_code: int):
-    magnitude = 0 if hash_code == -(2**31) else abs(hash_code)
-    assert partition_of(group_id, 50) == magnitude % 50

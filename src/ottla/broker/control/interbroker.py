@@ -1,6 +1,7 @@
 """Connections to other brokers on the inter-broker listener, and requests to the controller.
 
-`BrokerConnector` opens connections; the controller's channels, the fetchers of followers and `ControllerLink` use it.
+`BrokerConnector` opens connections; the controller's channels, the fetchers of followers and `KeptConnection` use it,
+which `ControllerLink` and coordinators (`broker/coordinators/broker_requests.py`) use.
 `ControllerLink` sends a broker's requests (AlterPartition, ControlledShutdown, AllocateProducerIds) to whoever is the
 controller. Source: Apache Kafka 3.9, `NodeToControllerChannelManager`.
 """
@@ -79,18 +80,46 @@ def _own_login(config: BrokerConfig) -> SaslSettings | None:
     return SaslSettings(mechanism, TokenSource(login) if isinstance(login, OauthLogin) else login)
 
 
+class KeptConnection:
+    """A connection to one broker at a time, opened when needed and kept; a broker that has moved is another one.
+
+    `client_id` and `timeout_ms` are those of `BrokerConnector.connect`.
+    """
+
+    def __init__(self, connector: BrokerConnector, client_id: str | None = None, timeout_ms: int | None = None) -> None:
+        self._connector = connector
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._connection: PeerConnection | None = None
+        self._target: BrokerImage | None = None
+        self._opening = asyncio.Lock()
+
+    async def to(self, target: BrokerImage) -> PeerConnection:
+        """The connection to this broker. Raises ConnectError."""
+        async with self._opening:
+            if self._connection is not None and self._connection.is_open and self._target == target:
+                return self._connection
+            self.close()
+            connection = await self._connector.connect(target, self._client_id, self._timeout_ms)
+            self._connection, self._target = connection, target
+            return connection
+
+    def close(self) -> None:
+        """Close the connection; requests in flight fail."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
 class ControllerLink:
-    """A broker's connection to the controller, opened when needed and kept.
+    """A broker's connection to the controller.
 
     `controller` returns the controller as the broker knows it, None if there is none.
     """
 
     def __init__(self, connector: BrokerConnector, controller: Callable[[], BrokerImage | None]) -> None:
-        self._connector = connector
+        self._kept = KeptConnection(connector)
         self._controller = controller
-        self._connection: PeerConnection | None = None
-        self._target: BrokerImage | None = None
-        self._opening = asyncio.Lock()
         #: The controller's id and broker epoch, as last reported.
         self._followed: tuple[int, int | None] = (-1, None)
         #: Done when the controller changes; None while no request waits.
@@ -120,7 +149,11 @@ class ControllerLink:
                 await asyncio.gather(asking, return_exceptions=True)
 
     async def _ask(self, message: Message, timeout_ms: int | None, versions: tuple[int, int] | None) -> Any:
-        connection = await self._connected()
+        target = self._controller()
+        if target is None:
+            self.close()
+            raise ConnectError("the cluster has no controller at the moment", retriable=True)
+        connection = await self._kept.to(target)
         return await connection.request(message, timeout_ms=timeout_ms, versions=versions)
 
     def follow(self, controller_id: int, epoch: int | None) -> None:
@@ -137,21 +170,6 @@ class ControllerLink:
             self._changed = None
         self.close()
 
-    async def _connected(self) -> PeerConnection:
-        async with self._opening:
-            target = self._controller()
-            if target is None:
-                self.close()
-                raise ConnectError("the cluster has no controller at the moment", retriable=True)
-            if self._connection is not None and self._connection.is_open and self._target == target:
-                return self._connection
-            self.close()
-            connection = await self._connector.connect(target)
-            self._connection, self._target = connection, target
-            return connection
-
     def close(self) -> None:
         """Close the connection; requests in flight fail."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._kept.close()

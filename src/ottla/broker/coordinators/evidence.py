@@ -7,21 +7,17 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final
 
-from ottla.broker.authorization import ADMIN_CLIENT_ID
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage
-from ottla.cluster.refusal import TopicRefusal
+from ottla.broker.coordinators.shard import BrokerRequests, Topics
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
 from ottla.net.reports import LimitedReports, call_later
-from ottla.peer.errors import KNOWN_CODES, ClientError
+from ottla.peer.errors import KNOWN_CODES
 from ottla.records.record import Record, encode_batch
+from ottla.wire.apis import ApiKey
+from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.control.plane import ControlPlane
-    from ottla.peer.connection import PeerConnection
 
 log = logging.getLogger("ottla.groups")
 
@@ -42,31 +38,20 @@ TRIED_AGAIN = frozenset(
 """Errors while the topic has no leader, or this broker has not heard of a new one yet."""
 
 
-class Topics(Protocol):
-    """The part of `ottla.broker.control.cluster_admin.ClusterAdmin` that is needed here."""
-
-    @property
-    def image(self) -> ClusterImage:
-        """The present image of the cluster."""
-        ...
-
-    async def ensure_topic(self, name: str) -> TopicRefusal | None:
-        """Create an internal topic unless it exists."""
-
-
 class EvidenceWriter:
-    """Appends evidence, or has `sender` give it to the leader; the topic is created with the first record.
+    """Appends evidence, or sends it to the leader; the topic is created with the first record.
 
-    Without a `sender` this broker is the only one.
+    Without `requests`, which it closes, this broker is the only one. Their client id is the one that Kafka's brokers
+    let write to internal topics.
     """
 
     def __init__(
-        self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool, sender: LeaderOfEvidence | None = None
+        self, coordinator_log: CoordinatorLog, topics: Topics, enabled: bool, requests: BrokerRequests | None = None
     ) -> None:
         self._log = coordinator_log
         self._topics = topics
         self._enabled = enabled
-        self._sender = sender
+        self._requests = requests
         self._queue: deque[Evidence] = deque()
         self._working: asyncio.Task[None] | None = None
         #: For metrics: records written, and records lost.
@@ -91,8 +76,8 @@ class EvidenceWriter:
         """Drop the records that are queued."""
         if self._working is not None:
             self._working.cancel()
-        if self._sender is not None:
-            self._sender.close()
+        if self._requests is not None:
+            self._requests.close()
 
     def _append_here(self) -> bool:
         """Append what is queued as the topic's leader; False if this broker is not, or the topic is missing."""
@@ -139,10 +124,10 @@ class EvidenceWriter:
 
     async def _send(self) -> bool:
         """Give records to the leader; False to try again."""
-        if self._sender is None:
+        if self._requests is None:
             return False
         records = [self._queue.popleft() for _ in range(min(SENT_AT_ONCE, len(self._queue)))]
-        error = await self._sender.send(_batch(records))
+        error = await _produce(self._requests, _batch(records))
         if error not in TRIED_AGAIN:
             self._done(records, error)
             return True
@@ -152,56 +137,25 @@ class EvidenceWriter:
         return False
 
 
+async def _produce(requests: BrokerRequests, batch: bytes) -> ErrorCode:
+    """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
+    from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+    data = TopicProduceData(name=EVIDENCE_TOPIC, partition_data=[PartitionProduceData(index=PARTITION, records=batch)])
+    produced = ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+    answered: asyncio.Future[BrokerOutcome] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: BrokerOutcome) -> None:
+        if not answered.done():  # cancelled
+            answered.set_result(outcome)
+
+    requests.send(BrokerRequest(ApiKey.PRODUCE, (EVIDENCE_TOPIC, PARTITION), produced, None), done)
+    response: Any = (await answered).response
+    if response is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    code = response.responses[0].partition_responses[0].error_code
+    return KNOWN_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 def _batch(records: Sequence[Evidence]) -> bytes:
     return encode_batch([Record(0, each.closed_at_ms, each.group_id.encode(), each.encode()) for each in records])
-
-
-class LeaderOfEvidence:
-    """Gives evidence to another broker: Produce requests, one after the other, over a connection that is kept.
-
-    The client id is the one that Kafka's brokers let write to internal topics.
-    """
-
-    def __init__(self, control: ControlPlane) -> None:
-        self._control = control
-        self._connection: PeerConnection | None = None
-        self._target: BrokerImage | None = None
-
-    async def send(self, batch: bytes) -> ErrorCode:
-        """Send one batch, and return the leader's error; LEADER_NOT_AVAILABLE if none is known, or it is away."""
-        from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-
-        target = self._leader()
-        if target is None:
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        data = TopicProduceData(name=EVIDENCE_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])
-        request = ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[data])
-        try:
-            connection = await self._connected(target)
-            answer = await connection.request(request, timeout_ms=TIMEOUT_MS)
-        except ClientError as error:
-            log.debug("evidence of rebalances cannot be given to broker %d: %s", target.id, error)
-            self.close()
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        code = answer.responses[0].partition_responses[0].error_code
-        return KNOWN_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-    def close(self) -> None:
-        """Close the connection to the leader of the topic."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _leader(self) -> BrokerImage | None:
-        """The other broker that leads the topic, if there is one."""
-        image = self._control.image
-        topic = image.topics.get(EVIDENCE_TOPIC)
-        leader = topic.partitions[0].leader if topic is not None and topic.partitions else NO_LEADER
-        return None if leader == self._control.broker_id else image.brokers.get(leader)
-
-    async def _connected(self, target: BrokerImage) -> PeerConnection:
-        if self._connection is None or not self._connection.is_open or self._target != target:
-            self.close()
-            self._connection = await self._control.connector.connect(target, ADMIN_CLIENT_ID, TIMEOUT_MS)
-            self._target = target
-        return self._connection

@@ -12,15 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
-from ottla.broker.coordinators.evidence import EvidenceWriter, LeaderOfEvidence, Topics
-from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, GroupKind
+from ottla.broker.coordinators.evidence import EvidenceWriter
+from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC, ROUTED_TOPIC, GroupKind
 from ottla.broker.coordinators.rebalance_figures import RebalanceFigures
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
+from ottla.broker.coordinators.shard import BrokerRequests, Topics
+from ottla.broker.coordinators.shard_router import ShardRouter
 from ottla.cluster.image import ImageDelta, TopicImage
-from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig
 from ottla.env.clock import Clock
 from ottla.env.randomness import Randomness
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.states import GroupState
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import (
     ExpireMember,
@@ -32,24 +35,15 @@ from ottla.groups.events import (
     Step,
     TopicsDeleted,
 )
-from ottla.groups.group import GroupLimits
-from ottla.groups.machine import GroupMachine
-from ottla.groups.offsets import StoredOffset
-from ottla.groups.records import partition_of
+from ottla.groups.records import StoredOffset
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
-from ottla.groups.states import GroupState
+from ottla.groups.view import GroupView
 from ottla.records.compression import Compression
 from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger("ottla.groups")
 
-PARTITION_CACHE_LIMIT = 100_000
-"""Most group ids whose partition is cached."""
-CACHED_ID_LENGTH = 255
-"""Longer group ids are not cached: a hundred thousand of 32,767 characters would take 3 GB."""
 MS_PER_MINUTE = 60_000
-MORE_BROKERS = ": start more brokers, or set offsets.topic.replication.factor to what there is"
-"""What helps where there are fewer brokers than the offsets topic needs."""
 
 CommittedOffset = tuple[str, int, StoredOffset | None, ErrorCode]
 """Topic, partition, committed offset (None for none), and UNSTABLE_OFFSET_COMMIT while a transaction may change it."""
@@ -74,18 +68,16 @@ class GroupCoordinatorService:
         coordinator_log: CoordinatorLog,
         topics: Topics,
         randomness: Randomness,
-        evidence_sender: LeaderOfEvidence | None = None,
+        evidence_requests: BrokerRequests | None = None,
     ) -> None:
         self.metrics = GroupMetrics()
         self._log = coordinator_log
-        self._topics = topics
         self._randomness = randomness
         self._clock = SteadyClock(clock)
         self._retention_ms = config.get_int("offsets.retention.minutes") * MS_PER_MINUTE
         self._expiry_interval_ms = config.get_long("offsets.retention.check.interval.ms")
-        self._configured_partitions = config.get_int("offsets.topic.num.partitions")
         keeps_evidence = config.get_boolean("ottla.rebalance.evidence.enable")
-        self.evidence = EvidenceWriter(coordinator_log, topics, keeps_evidence, evidence_sender)
+        self.evidence = EvidenceWriter(coordinator_log, topics, keeps_evidence, evidence_requests)
         limits = GroupLimits(
             min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
@@ -102,25 +94,20 @@ class GroupCoordinatorService:
             config.get_int("offsets.commit.timeout.ms"),
         )
         self._shards = self.runtime.shards
-        self._partition_count = 0
-        #: Why the offsets topic could not be created, as it was last logged.
-        self._refusal: TopicRefusal | None = None
-        self._partition_cache: dict[str, int] = {}
+        self.router: ShardRouter[GroupShard] = ShardRouter(ROUTED_TOPIC, config, topics, self._shards, log)
         self._expiry_timer: asyncio.TimerHandle | None = None
-        self._active = False
 
     # Life cycle
 
     def start(self) -> None:
         """Load the partitions that this broker leads (in the background) and begin to serve requests."""
-        self._active = True
-        self._count_partitions()
+        self.router.start()
         self._log.follow_roles(OFFSETS_TOPIC, self.runtime)
         self._arm_expiry()
 
     async def stop(self) -> None:
         """Stop; pending requests get no response, since their connections are closed, too."""
-        self._active = False
+        self.router.stop()
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self._log.follow_roles(OFFSETS_TOPIC, None)
@@ -129,17 +116,9 @@ class GroupCoordinatorService:
 
     def image_changed(self, delta: ImageDelta) -> None:
         """Handle a change of topics. Which partitions this broker coordinates follows from its roles, not from this."""
-        if not self._active:
-            return
-        if any(topic.name == OFFSETS_TOPIC for topic in delta.topics):
-            self._count_partitions()
-        self._submit_partition_counts(delta)
-
-    def _count_partitions(self) -> None:
-        count = _count(self._topics.image.topics.get(OFFSETS_TOPIC))
-        if count != self._partition_count:
-            self._partition_count = count
-            self._partition_cache.clear()
+        if self.router.is_active:
+            self.router.image_changed(delta)
+            self._submit_partition_counts(delta)
 
     @property
     def loading(self) -> bool:
@@ -160,30 +139,6 @@ class GroupCoordinatorService:
     def rebalance_figures(self) -> RebalanceFigures:
         """Causes and pauses of rebalances by group."""
         return self._kind.figures
-
-    async def ensure_offsets_topic(self) -> ErrorCode:
-        """Create the offsets topic unless it exists; COORDINATOR_NOT_AVAILABLE if that fails."""
-        if OFFSETS_TOPIC in self._topics.image.topics:
-            return ErrorCode.NONE
-        refusal = await self._topics.ensure_topic(OFFSETS_TOPIC)
-        if refusal is None:
-            return ErrorCode.NONE
-        if refusal.error is not ErrorCode.LEADER_NOT_AVAILABLE and refusal != self._refusal:
-            # Once, though clients ask again and again.
-            self._refusal = refusal
-            is_too_few = refusal.error is ErrorCode.INVALID_REPLICATION_FACTOR
-            log.warning(
-                "the topic %s cannot be made: %s Groups have no coordinator before%s",
-                OFFSETS_TOPIC,
-                refusal.message,
-                MORE_BROKERS if is_too_few else "",
-            )
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    @property
-    def has_offsets_topic(self) -> bool:
-        """Whether the offsets topic exists."""
-        return self._partition_count > 0
 
     # Requests
 
@@ -238,34 +193,33 @@ class GroupCoordinatorService:
             return [(topic, index, None, ErrorCode.NONE) for topic, index in wanted or ()]
         offsets = machine.offsets
         if wanted is None:
-            wanted = [key for key, _ in offsets.items()]
+            wanted = list(offsets.committed)
         found: list[CommittedOffset] = []
         for topic, index in wanted:
             if require_stable and offsets.is_unstable(topic, index):
                 found.append((topic, index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             else:
-                found.append((topic, index, offsets.get(topic, index), ErrorCode.NONE))
+                found.append((topic, index, offsets.committed.get((topic, index)), ErrorCode.NONE))
         return found
 
-    def describe(self, group_id: str) -> GroupMachine | ErrorCode | None:
-        """The group, read-only; None if it does not exist."""
+    def describe(self, group_id: str) -> GroupView | ErrorCode | None:
+        """The group; None if it does not exist."""
         shard = self._shard(group_id, True)
         return shard if isinstance(shard, ErrorCode) else shard.machines.get(group_id)
 
-    def groups(self) -> tuple[ErrorCode, list[GroupMachine]]:
+    def groups(self) -> tuple[ErrorCode, list[GroupView]]:
         """All groups of this broker, read-only, with an error while some are still being loaded."""
-        if not self._active:
+        if not self.router.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
         return error, [m for shard in self._shards.values() if not shard.loading for m in shard.machines.values()]
 
     def coordinator_state(self, group_id: str) -> CoordinatorState:
         """The state of this broker as coordinator of a group."""
-        shard = self._shards.get(self.partition_of(group_id))
-        if shard is None or not self._active:
-            return CoordinatorState.DOWN
-        if shard.loading:
-            return CoordinatorState.CATCHING_UP
+        shard = self.router.find(group_id)
+        if isinstance(shard, ErrorCode):
+            is_loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return CoordinatorState.CATCHING_UP if is_loading else CoordinatorState.DOWN
         machine = shard.machines.get(group_id)
         return CoordinatorState.READY if machine is None else STATE_OF[machine.state]
 
@@ -275,7 +229,7 @@ class GroupCoordinatorService:
         Groups are unknown in partitions of the offsets topic that are led elsewhere or still being loaded.
         """
         counts = dict.fromkeys(CoordinatorState, 0)
-        counts[CoordinatorState.DOWN] = max(0, self._partition_count - len(self._shards))
+        counts[CoordinatorState.DOWN] = max(0, self.router.partition_count - len(self._shards))
         for shard in self._shards.values():
             if shard.loading:
                 counts[CoordinatorState.CATCHING_UP] += 1
@@ -284,27 +238,11 @@ class GroupCoordinatorService:
                 counts[STATE_OF[machine.state]] += 1
         return counts
 
-    def partition_of(self, group_id: str) -> int:
-        """The partition of the offsets topic that holds the group."""
-        partition = self._partition_cache.get(group_id)
-        if partition is None:
-            if len(self._partition_cache) >= PARTITION_CACHE_LIMIT:
-                self._partition_cache.clear()
-            partition = partition_of(group_id, self._partition_count or self._configured_partitions)
-            if len(group_id) <= CACHED_ID_LENGTH:
-                self._partition_cache[group_id] = partition
-        return partition
-
     def _shard(self, group_id: str, allow_empty_group_id: bool) -> GroupShard | ErrorCode:
         """The shard that serves a group, or the error if there is none."""
         if not group_id and not allow_empty_group_id:
             return ErrorCode.INVALID_GROUP_ID
-        if not self._active:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        shard = self._shards.get(self.partition_of(group_id))
-        if shard is None:
-            return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.loading else shard
+        return self.router.find(group_id)
 
     def _run(self, shard: GroupShard, event: GroupEvent) -> None:
         self.runtime.carry_out(shard, shard.handle(event, self._clock.now_ms()))
@@ -334,7 +272,7 @@ class GroupCoordinatorService:
         self.metrics.expired_offsets += max(0, before - self._offset_count())
 
     def _offset_count(self) -> int:
-        return sum(len(machine.offsets) for shard in self._shards.values() for machine in shard.machines.values())
+        return sum(len(machine.committed) for shard in self._shards.values() for machine in shard.machines.values())
 
     def _submit_partition_counts(self, delta: ImageDelta) -> None:
         """Submit changes of partition counts to the groups, as evidence; deleted topics also lose their offsets."""

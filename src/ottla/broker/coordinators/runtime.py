@@ -2,7 +2,8 @@
 
 It hosts one shard for each partition of its kind's topic that this broker leads: `load` and `unload` follow this
 broker's roles. It appends the batches of each step, replays their records at once, and delivers the step's replies and
-sends its requests when everything that the shard has appended is committed. One timer is armed for the earliest
+sends its requests when everything that the shard has appended is committed. Markers of transactions that other
+coordinators end take the same way into the log and the shard (`append_marker`). One timer is armed for the earliest
 deadline. Everything happens on the event loop, so work on one shard is serial. Source: Apache Kafka 3.9,
 `CoordinatorRuntime`.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -34,6 +35,7 @@ from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
 from ottla.net.reports import LimitedReports, call_later
 from ottla.records.compression import Compression
+from ottla.records.control import TransactionMarker, end_transaction_batch
 from ottla.records.record import Record, encode_batch
 from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode, WireError
@@ -66,7 +68,7 @@ class _Hosted(Generic[Shard]):
         #: The offset after the last appended record, and the high watermark.
         self.appended = 0
         self.committed = 0
-        #: Steps whose records are not committed yet, in the order of the log.
+        #: Steps and markers whose records are not committed yet, in the order of the log.
         self.waiting: deque[_Uncommitted] = deque()
         #: Whether the log calls back when the first of these is committed.
         self.is_watched = False
@@ -121,7 +123,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             self._timer.cancel()
         for hosted in self._hosted.values():
             for waiting in hosted.waiting:
-                waiting.take_replies()
+                waiting.drop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -175,7 +177,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         shard = self.shards.pop(partition)
         self._kind.state_changed(partition, _state_of(shard), ShardState.ABSENT)
         while hosted.waiting:
-            self._fail(hosted.waiting.popleft().take_replies(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            hosted.waiting.popleft().answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         steps = shard.unload(self._clock.now_ms())
         for step in islice(steps, STEPS_PER_SLICE):
             self._unloaded(step)
@@ -242,8 +244,6 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         for batch in step.batches:
             error = self._append(hosted, batch, is_awaited)
             if error is not None:
-                self.metrics.append_failures += 1
-                self._report(f"an append to {self._kind.topic}-{shard.partition} failed: {error.message}")
                 self.carry_out(shard, shard.append_failed(step, error, self._clock.now_ms()))
                 return
         self._kind.carried_out(shard, step)
@@ -254,51 +254,104 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             self._send(shard, step.requests)
             return
         if is_awaited:
-            self._wait(hosted, step)
+            answer = partial(self._answer, step.replies) if step.replies else None
+            self._wait(hosted, answer, self._commit_timeout_s, step.requests)
         self._watch(hosted)
 
-    def _append(self, hosted: _Hosted[Shard], batch: CoordinatorBatch, is_awaited: bool) -> ErrorCode | None:
-        shard, kind = hosted.shard, self._kind
+    def append_marker(
+        self, partition: int, marker: TransactionMarker, timeout_ms: int, done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append a marker that a transaction coordinator sends for this partition, and replay it.
+
+        `done` is called once: with NONE when the marker is committed, else with the log's error. While the partition is
+        not served here, or is being loaded, that is NOT_LEADER_OR_FOLLOWER, at which the coordinator sends it again.
+        """
+        hosted = self._hosted.get(partition)
+        if hosted is None or hosted.shard.loading:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        error = self._append(hosted, marker, is_awaited=True)
+        if error is not None:
+            done(error)
+        elif hosted.committed >= hosted.appended:
+            done(ErrorCode.NONE)
+        else:
+            self._wait(hosted, done, timeout_ms / 1000)
+            self._watch(hosted)
+
+    def _append(
+        self, hosted: _Hosted[Shard], batch: CoordinatorBatch | TransactionMarker, is_awaited: bool
+    ) -> ErrorCode | None:
+        """Append a batch or a marker, and replay it; return the error of a failed append, which is logged."""
+        shard = hosted.shard
+        appended = self._write(hosted, batch, is_awaited)
+        if isinstance(appended, ErrorCode):
+            self.metrics.append_failures += 1
+            self._report(f"an append to {self._kind.topic}-{shard.partition} failed: {appended.message}")
+            return appended
+        if isinstance(batch, TransactionMarker):
+            shard.replay_marker(batch, appended.first_offset)
+            hosted.appended = appended.first_offset + 1
+        else:
+            for index, record in enumerate(batch.records):
+                shard.replay(record, appended.first_offset + index, batch.producer_id)
+            hosted.appended = appended.first_offset + len(batch.records)
+        hosted.committed = appended.high_watermark
+        shard.committed(appended.high_watermark)
+        return None
+
+    def _write(
+        self, hosted: _Hosted[Shard], batch: CoordinatorBatch | TransactionMarker, is_awaited: bool
+    ) -> Appended | ErrorCode:
+        encoded = self._encode(batch)
+        if isinstance(encoded, ErrorCode):
+            return encoded
+        # What no request waits for need not be on other brokers, as in Apache Kafka: the next coordinator writes it
+        # again.
+        return self._log.append(
+            self._kind.topic,
+            hosted.shard.partition,
+            bytearray(encoded),
+            hosted.leader_epoch,
+            needs_replicas=is_awaited,
+        )
+
+    def _encode(self, batch: CoordinatorBatch | TransactionMarker) -> bytes | ErrorCode:
         now_ms = self._clock.now_ms()
+        if isinstance(batch, TransactionMarker):
+            return end_transaction_batch(batch, now_ms)
         try:
-            records = [Record(0, now_ms, *kind.encode(record)) for record in batch.records]
+            records = [Record(0, now_ms, *self._kind.encode(record)) for record in batch.records]
         except (WireError, struct.error):
-            kind.log.exception("a record of %s cannot be written", kind.topic)
+            self._kind.log.exception("a record of %s cannot be written", self._kind.topic)
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        encoded = encode_batch(
+        return encode_batch(
             records,
             compression=self._compression,
             producer_id=batch.producer_id,
             producer_epoch=batch.producer_epoch,
             is_transactional=batch.producer_id >= 0,
         )
-        # What no request waits for need not be on other brokers, as in Apache Kafka: the next coordinator writes it
-        # again.
-        appended = self._log.append(
-            kind.topic, shard.partition, bytearray(encoded), hosted.leader_epoch, needs_replicas=is_awaited
-        )
-        if not isinstance(appended, Appended):
-            return appended
-        for index, record in enumerate(batch.records):
-            shard.replay(record, appended.first_offset + index, batch.producer_id)
-        hosted.appended = appended.first_offset + len(batch.records)
-        hosted.committed = appended.high_watermark
-        shard.committed(appended.high_watermark)
-        return None
 
-    def _wait(self, hosted: _Hosted[Shard], step: Step) -> None:
-        """Keep replies and requests until all is committed; fail the replies after the commit timeout."""
-        waiting = _Uncommitted(hosted.appended, step.replies, step.requests)
+    def _wait(
+        self,
+        hosted: _Hosted[Shard],
+        answer: Callable[[ErrorCode], None] | None,
+        timeout_s: float,
+        requests: Sequence[BrokerRequest] = (),
+    ) -> None:
+        """Keep an answer and requests until all is committed; answer with an error after the timeout."""
+        waiting = _Uncommitted(hosted.appended, answer, requests)
         hosted.waiting.append(waiting)
-        if step.replies:
+        if answer is not None:
             loop = asyncio.get_running_loop()
-            waiting.timer = loop.call_later(self._commit_timeout_s, self._timed_out, hosted, waiting)
+            waiting.timer = loop.call_later(timeout_s, self._timed_out, hosted, waiting)
 
     def _timed_out(self, hosted: _Hosted[Shard], waiting: _Uncommitted) -> None:
-        """Fail replies; nothing is undone, since their records may still be committed."""
+        """Answer with an error; nothing is undone, since the records may still be committed."""
         if not waiting.requests:
             hosted.waiting.remove(waiting)
-        self._fail(waiting.take_replies(), ErrorCode.REQUEST_TIMED_OUT)
+        waiting.answer(ErrorCode.REQUEST_TIMED_OUT)
 
     def _watch(self, hosted: _Hosted[Shard]) -> None:
         """Have the log call back when the first that waits is committed, or, if none does, all that was appended."""
@@ -311,7 +364,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         )
 
     def _high_watermark_moved(self, hosted: _Hosted[Shard], error: ErrorCode) -> None:
-        """Deliver what is committed now. With an error this broker's role has ended: the replies carry it.
+        """Answer what is committed now. With an error this broker's role has ended: the answers carry it.
 
         The requests of steps stay for the newer epoch, should `load` begin one.
         """
@@ -322,13 +375,13 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         if error is not ErrorCode.NONE:
             failed, hosted.waiting = hosted.waiting, deque(each for each in hosted.waiting if each.requests)
             for waiting in failed:
-                self._fail(waiting.take_replies(), error)
+                waiting.answer(error)
             return
         hosted.committed = self._log.high_watermark(self._kind.topic, shard.partition)
         shard.committed(hosted.committed)
         while hosted.waiting and hosted.waiting[0].end <= hosted.committed:
             waiting = hosted.waiting.popleft()
-            _deliver(waiting.take_replies())
+            waiting.answer(ErrorCode.NONE)
             self._send(shard, waiting.requests)
         self._watch(hosted)
 
@@ -337,6 +390,12 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             assert isinstance(shard, RequestingShard)
             assert self._requests is not None
             self._requests.send(request, lambda outcome: self._request_done(shard, outcome))
+
+    def _answer(self, replies: Sequence[CoordinatorReply], error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            _deliver(replies)
+        else:
+            self._fail(replies, error)
 
     def _fail(self, replies: Sequence[CoordinatorReply], error: ErrorCode) -> None:
         for reply in replies:
@@ -374,23 +433,29 @@ class CoordinatorRuntime(Generic[Shard, Step]):
 
 
 class _Uncommitted:
-    """Replies and requests of a step, which wait until all records below `end` are committed."""
+    """The answer and the requests of a step or marker, which wait until all records below `end` are committed."""
 
-    __slots__ = ("_replies", "end", "requests", "timer")
+    __slots__ = ("_answer", "end", "requests", "timer")
 
-    def __init__(self, end: int, replies: Sequence[CoordinatorReply], requests: Sequence[BrokerRequest]) -> None:
+    def __init__(self, end: int, answer: Callable[[ErrorCode], None] | None, requests: Sequence[BrokerRequest]) -> None:
         self.end = end
-        self._replies = replies
+        self._answer = answer
         self.requests = requests
-        #: Runs while replies wait.
+        #: Runs while there is an answer to give.
         self.timer: asyncio.TimerHandle | None = None
 
-    def take_replies(self) -> Sequence[CoordinatorReply]:
-        """The replies, unless they were taken before."""
-        replies, self._replies = self._replies, ()
+    def answer(self, error: ErrorCode) -> None:
+        """Give the answer, unless it was given or dropped before."""
+        answer = self._answer
+        self.drop()
+        if answer is not None:
+            answer(error)
+
+    def drop(self) -> None:
+        """Give no answer any more."""
+        self._answer = None
         if self.timer is not None:
             self.timer.cancel()
-        return replies
 
 
 def _state_of(shard: Any) -> ShardState:

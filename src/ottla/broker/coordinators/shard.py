@@ -1,4 +1,5 @@
-"""The interfaces of the state machines that the runtime hosts, and of the kind of coordinator that they belong to.
+"""The interfaces of the state machines that the runtime hosts, of the kind of coordinator that they belong to, and of
+the broker around them.
 
 These are protocols, since the state machines are pure and do not know their shell. Source: Apache Kafka 3.9,
 `CoordinatorShard`, `CoordinatorShardBuilder`, `CoordinatorPlayback`.
@@ -12,6 +13,8 @@ from enum import Enum, auto
 from logging import Logger
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from ottla.cluster.image import ClusterImage
+from ottla.cluster.refusal import TopicRefusal
 from ottla.records.control import TransactionMarker
 from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode
@@ -53,8 +56,8 @@ class CoordinatorStep(Protocol):
     """The outcome of an event: batches to append; replies and requests to send when those are committed."""
 
     @property
-    def batches(self) -> Sequence[CoordinatorBatch]:
-        """Appended and replayed in this order."""
+    def batches(self) -> Sequence[CoordinatorBatch | TransactionMarker]:
+        """Appended and replayed in this order; a marker is appended as a control batch."""
 
     @property
     def replies(self) -> Sequence[CoordinatorReply]:
@@ -96,7 +99,7 @@ class CoordinatorShard(Protocol[Step]):
         """Apply a record of the log; `producer_id` is that of its transaction, -1 for none."""
 
     def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
-        """Apply the control record at `log_offset`, which ends a transaction."""
+        """Apply the control record at `log_offset`, which ends a transaction once it is committed."""
 
     def committed(self, high_watermark: int) -> None:
         """Note that records below `high_watermark` are committed."""
@@ -164,8 +167,23 @@ class CoordinatorKind(Protocol[Shard, StepIn]):
         """Called when the state of a partition changes."""
 
 
+class Topics(Protocol):
+    """The part of `ottla.broker.control.cluster_admin.ClusterAdmin` that coordinators need."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The present image of the cluster."""
+        ...
+
+    async def ensure_topic(self, name: str) -> TopicRefusal | None:
+        """Create an internal topic unless it exists."""
+
+
 class BrokerRequests(Protocol):
     """Sends requests to other brokers."""
 
     def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
-        """Send a request, first looking up the leader if its destination is a partition; call `done` once."""
+        """Send a request, first looking up the leader if its destination is a partition; call `done` once, later."""
+
+    def close(self) -> None:
+        """End; what is not answered has no outcome any more."""

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from ottla.broker.authorization import Access, Accesses
 from ottla.broker.context import RequestContext
-from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.cluster.acls import Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -45,14 +44,14 @@ def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Access
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Reply at once if the offsets topic exists; otherwise create it first."""
     is_denied = context.permitted is not None and not context.permitted
-    if is_denied or request.key_type != GROUP or context.broker.groups.has_offsets_topic:
+    if is_denied or request.key_type != GROUP or context.broker.groups.router.partition_count:
         _answer(context, request, ErrorCode.NONE)
     else:
         context.spawn(_make_topic_and_answer(context, request))
 
 
 async def _make_topic_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> None:
-    _answer(context, request, await context.broker.groups.ensure_offsets_topic())
+    _answer(context, request, await context.broker.groups.router.ensure_topic())
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode) -> None:
@@ -99,12 +98,7 @@ def _find(context: RequestContext, key: str, key_type: int, error: ErrorCode) ->
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if error is not ErrorCode.NONE:
         return _Found(error)
-    image = context.broker.image
-    topic = image.topics.get(OFFSETS_TOPIC)
-    partition = context.broker.groups.partition_of(key)
-    if topic is None or partition >= len(topic.partitions):
-        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    leader = image.brokers.get(topic.partitions[partition].leader)
+    leader = context.broker.groups.router.leader_of(key)
     endpoint = None if leader is None else leader.endpoint(context.listener_name)
     if leader is None or endpoint is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)

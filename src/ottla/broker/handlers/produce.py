@@ -22,7 +22,7 @@ from ottla.broker.current_leaders import CurrentLeaders
 from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.cluster.acls import Operation, ResourceType
-from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT
+from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
 from ottla.storage.rewriting import is_small, needs_rewriting, rewrite
@@ -63,10 +63,13 @@ LOG_START_UNKNOWN = frozenset(
 NOTHING_APPENDED = AppendInfo(-1, -1, -1, -1)
 
 
-class Rewriting:
-    """A batch that has to be rewritten before it is appended; its bytes are in the request's frame."""
+class UnreadyBatch:
+    """A batch that cannot be appended as it came; its bytes are in the request's frame meanwhile.
 
-    __slots__ = ("_config", "_name", "_now_ms", "_records", "is_done", "outcome", "partition", "term")
+    It has to be rewritten. Whatever else a batch may have to wait for before its append belongs here, too.
+    """
+
+    __slots__ = ("_config", "_name", "_now_ms", "_records", "is_ready", "outcome", "partition", "term")
 
     def __init__(self, partition: Partition, records: memoryview, now_ms: int) -> None:
         self.partition = partition
@@ -78,22 +81,40 @@ class Rewriting:
         self._now_ms = now_ms
         #: The batch to append, or the refusal; None if there is nothing to append.
         self.outcome: bytearray | AppendRefusal | None = None
-        self.is_done = False
+        self.is_ready = False
 
     @property
     def size(self) -> int:
         """Bytes held while it is queued."""
         return len(self._records)
 
-    def run(self) -> None:
+    def rewrite(self) -> None:
         """Rewrite the batch, possibly in a thread; touches only this object."""
         self.outcome = rewrite(self._records, self._config, self._now_ms, self._name)
-        self.is_done = True
+        self.is_ready = True
 
 
-#: Result for a partition's batch; an error that needs no more than its code is only that, since a request may have very
-#: many of them. A `Rewriting` is not done yet.
-Done = AppendInfo | PartitionProduceResponse | ErrorCode | Rewriting
+#: The outcome of an append; an error that needs no more than its code is only that, since a request may have very many.
+AppendOutcome = AppendInfo | PartitionProduceResponse | ErrorCode
+
+
+class PendingAppend:
+    """One partition's batch of a request until the request is answered.
+
+    An `unready` batch waits before its append, and there is no result. After it the result may wait, as the response
+    that it will be, until the batch is committed.
+    """
+
+    __slots__ = ("index", "result", "unready")
+
+    def __init__(self, index: int, result: AppendOutcome | None, unready: UnreadyBatch | None = None) -> None:
+        self.index = index
+        self.result = result
+        self.unready = unready
+
+
+#: By topic, in the order of the request.
+Appends = list[tuple[str, list[PendingAppend]]]
 
 
 def accesses(context: RequestContext, request: ProduceRequest) -> Accesses:
@@ -105,20 +126,24 @@ def accesses(context: RequestContext, request: ProduceRequest) -> Accesses:
 def handle(context: RequestContext, request: ProduceRequest) -> None:
     """Append each partition's batch and reply with its offset or its error."""
     topics, acks = request.topic_data, request.acks
-    is_usual = acks in (1, -1) and request.transactional_id is None
-    if not is_usual or len(topics) != 1 or len(topics[0].partition_data) != 1:
+    if (
+        acks not in (1, -1)
+        or len(topics) != 1
+        or len(topics[0].partition_data) != 1
+        or _is_transactional(topics[0].partition_data[0].records)
+    ):
         # Batches that are appended later are still in the frame.
         context.connection.keep_frame()
-        context.run(_append_all(context, request, None if is_usual else _refuse_request(context, request)))
+        context.run(_append_all(context, request))
         return
     # The common case: one batch, answered without building a response object.
     (topic,) = topics
     (data,) = topic.partition_data
-    done = _append(context, topic.name, data, acks)
+    appended = _append(context, topic.name, data, acks)
     version = context.api_version
     partitions = context.broker.partitions
     is_committed = not partitions.held and not partitions.shared
-    if type(done) is AppendInfo and version >= FIXED_ANSWER_SINCE and is_committed:
+    if type(appended) is AppendInfo and version >= FIXED_ANSWER_SINCE and is_committed:
         if context.charge is not None:
             context.charge.produced(context)
         context.reply_body(
@@ -126,39 +151,43 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
                 topic.name,
                 data.index,
                 0,
-                done.first_offset,
-                done.log_append_time_ms,
-                done.log_start_offset,
+                appended.first_offset,
+                appended.log_append_time_ms,
+                appended.log_start_offset,
                 version,
                 context.throttle_ms,
             )
         )
     else:
-        _finish(context, [(topic.name, [(data.index, done)])], request)
+        _finish(context, [(topic.name, [_pending(data.index, appended)])], request)
 
 
-async def _append_all(
-    context: RequestContext, request: ProduceRequest, refusal: tuple[ErrorCode, str | None] | None
-) -> None:
+async def _append_all(context: RequestContext, request: ProduceRequest) -> None:
     point = context.broker.slices.point
-    found: list[tuple[str, list[tuple[int, Done]]]] = []
+    refusal = await _refusal_of(context, request)
+    found: Appends = []
     for topic in request.topic_data:
-        answers: list[tuple[int, Done]] = []
+        appends: list[PendingAppend] = []
         for data in topic.partition_data:
             if refusal is None:
-                answers.append((data.index, _append(context, topic.name, data, request.acks)))
+                appends.append(_pending(data.index, _append(context, topic.name, data, request.acks)))
             else:
                 error, message = refusal
-                answers.append((data.index, error if message is None else _refused(data.index, error, message)))
+                result = error if message is None else _refused(data.index, error, message)
+                appends.append(PendingAppend(data.index, result))
             await point()
         await point()
-        found.append((topic.name, answers))
+        found.append((topic.name, appends))
     _finish(context, found, request)
 
 
-def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], request: ProduceRequest) -> None:
-    """Reply, at once or when all rewritten batches are appended."""
-    waiting = [done for _, answers in found for _, done in answers if isinstance(done, Rewriting)]
+def _pending(index: int, appended: AppendInfo | PendingAppend) -> PendingAppend:
+    return PendingAppend(index, appended) if isinstance(appended, AppendInfo) else appended
+
+
+def _finish(context: RequestContext, found: Appends, request: ProduceRequest) -> None:
+    """Reply, at once or when the unready batches are rewritten and appended."""
+    waiting = [(each, each.unready) for _, appends in found for each in appends if each.unready is not None]
     acks, timeout_ms = request.acks, request.timeout_ms
     if not waiting:
         _answer_all(context, found, acks, timeout_ms)
@@ -167,33 +196,29 @@ def _finish(context: RequestContext, found: list[tuple[str, list[tuple[int, Done
         context.charge.received()
 
     def work() -> None:
-        for one in waiting:
-            one.run()
+        for _, unready in waiting:
+            unready.rewrite()
 
     def rewritten(_result: None, error: BaseException | None) -> None:
         try:
             if error is not None:
                 raise error
-            appended: list[tuple[str, list[tuple[int, Done]]]] = [
-                (name, [(index, _append_rewritten(context, index, done)) for index, done in answers])
-                for name, answers in found
-            ]
+            for pending, unready in waiting:
+                pending.result, pending.unready = _append_readied(context, unready), None
             if not context.connection.closed:
-                _answer_all(context, appended, acks, timeout_ms)
+                _answer_all(context, found, acks, timeout_ms)
         except Exception:
             log.exception("a produce request of %s could not be rewritten", context.client_host)
             context.disconnect()
 
-    if not context.broker.conversions.run(work, rewritten, sum(one.size for one in waiting)):
+    if not context.broker.conversions.run(work, rewritten, sum(unready.size for _, unready in waiting)):
         # Producers retry after this error.
-        for one in waiting:
-            one.outcome = AppendRefusal(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be converted")
+        for _, unready in waiting:
+            unready.outcome = AppendRefusal(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be converted")
         rewritten(None, None)
 
 
-def _answer_all(
-    context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int, timeout_ms: int
-) -> None:
+def _answer_all(context: RequestContext, found: Appends, acks: int, timeout_ms: int) -> None:
     if acks != 0:
         partitions = context.broker.partitions
         may_wait = partitions.held or partitions.shared
@@ -207,7 +232,7 @@ def _answer_all(
         return
     if context.charge is not None:
         context.charge.produced(context, expects_answer=False)
-    if any(not isinstance(done, AppendInfo) for _, all_ in found for _, done in all_):
+    if any(not isinstance(each.result, AppendInfo) for _, appends in found for each in appends):
         # The only way to report an error to a client that expects no response, as in Kafka.
         log.info("closing the connection of %s: its produce request with acks=0 failed", context.client_host)
         context.disconnect()
@@ -216,133 +241,138 @@ def _answer_all(
 
 
 def _uncommitted(
-    context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]], acks: int
+    context: RequestContext, found: Appends, acks: int
 ) -> list[tuple[AwaitedOffsets, int, PartitionProduceResponse]]:
-    """Appended batches that have to wait: the waiters to join, the last offset, and the response (also put in `found`).
+    """Appended batches that have to wait: the waiters to join, the last offset, and the response (also their result).
 
     With acks=-1 they wait until they are committed, with acks=1 until they count on this replica.
     """
     partitions = context.broker.partitions
     uncommitted: list[tuple[AwaitedOffsets, int, PartitionProduceResponse]] = []
-    for name, answers in found:
-        for place, (index, done) in enumerate(answers):
-            partition = partitions.get(name, index)
-            if not isinstance(done, AppendInfo) or done is NOTHING_APPENDED or partition is None:
+    for name, appends in found:
+        for each in appends:
+            info = each.result
+            partition = partitions.get(name, each.index)
+            if not isinstance(info, AppendInfo) or info is NOTHING_APPENDED or partition is None:
                 continue
-            if partition.leader is None or partition.leader.epoch != done.leader_epoch:
-                answers[place] = (index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if partition.leader is None or partition.leader.epoch != info.leader_epoch:
+                each.result = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 continue
             reached, awaited = partition.log.high_watermark, partition.committed
             if acks != -1:
                 reached, awaited = partition.own_end, partition.forced
-            if done.last_offset >= reached:
-                answer = _answer(index, done)
-                answers[place] = (index, answer)
-                uncommitted.append((awaited, done.last_offset, answer))
+            if info.last_offset >= reached:
+                each.result = answer = _answer(each)
+                uncommitted.append((awaited, info.last_offset, answer))
     return uncommitted
 
 
-def _reply(context: RequestContext, found: list[tuple[str, list[tuple[int, Done]]]]) -> None:
+def _reply(context: RequestContext, found: Appends) -> None:
     version = context.api_version
     if context.charge is not None:
         context.charge.produced(context)
     if len(found) == 1 and len(found[0][1]) == 1 and version >= FIXED_ANSWER_SINCE:
         # The common case: one batch, which was appended.
-        ((topic, ((index, done),)),) = found
+        ((topic, (pending,)),) = found
+        done = pending.result
         if isinstance(done, PartitionProduceResponse) and done.error_code == ErrorCode.NONE:
             appended = (done.base_offset, done.log_append_time_ms, done.log_start_offset)
-            context.reply_body(encode_produced(topic, index, 0, *appended, version, context.throttle_ms))
+            context.reply_body(encode_produced(topic, pending.index, 0, *appended, version, context.throttle_ms))
             return
     leaders = CurrentLeaders(context, NodeEndpoint)
     names_leaders = context.api_version >= LEADERS_SINCE
 
-    def partition_response(topic: str, index: int, done: Done) -> PartitionProduceResponse:
-        answer = _answer(index, done)
+    def partition_response(topic: str, pending: PendingAppend) -> PartitionProduceResponse:
+        answer = _answer(pending)
         if names_leaders and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader_id, leader_epoch = leaders.find(topic, index)
+            leader_id, leader_epoch = leaders.find(topic, pending.index)
             answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         return answer
 
-    def topic_response(topic: tuple[str, list[tuple[int, Done]]]) -> TopicProduceResponse:
-        name, answers = topic
+    def topic_response(topic: tuple[str, list[PendingAppend]]) -> TopicProduceResponse:
+        name, appends = topic
         return TopicProduceResponse(
-            name=name, partition_responses=mapped(answers, lambda item: partition_response(name, *item))
+            name=name, partition_responses=mapped(appends, lambda each: partition_response(name, each))
         )
 
     context.reply_in_slices(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
 
 
-def _refuse_request(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
-    """The error of the request as a whole, if any."""
-    if request.acks not in (-1, 0, 1):
-        return ErrorCode.INVALID_REQUIRED_ACKS, None
-    if request.transactional_id is not None:
-        if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
-        return ErrorCode.INVALID_TXN_STATE, "Transactions are not supported by this broker yet."
-    return None
+async def _refusal_of(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
+    """The error of the request as a whole, if any. As in Kafka, the records say whether it is transactional."""
+    for topic in request.topic_data:
+        if any(_is_transactional(data.records) for data in topic.partition_data):
+            writer = request.transactional_id
+            if writer is None or not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, writer):
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
+            return ErrorCode.INVALID_TXN_STATE, "Transactions are not supported by this broker yet."
+        await context.broker.slices.point()
+    return None if request.acks in (-1, 0, 1) else (ErrorCode.INVALID_REQUIRED_ACKS, None)
 
 
-def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> Done:
-    """Append one partition's batch; return what was appended, the error, or the rewriting to be done first."""
+def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> AppendInfo | PendingAppend:
+    """Append one partition's batch; return what was appended, or why not, or not yet."""
+    index = data.index
     if context.permitted is not None and not context.permits(Operation.WRITE, ResourceType.TOPIC, topic):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return PendingAppend(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partitions = context.broker.partitions
-    partition = partitions.get(topic, data.index)
+    partition = partitions.get(topic, index)
     if partition is None:
-        return partitions.missing(topic, data.index)
+        return PendingAppend(index, partitions.missing(topic, index))
     leader = partition.leader
     if leader is None:
         partition.traffic.appends += 1
-        return partitions.missing(topic, data.index)
+        return PendingAppend(index, partitions.missing(topic, index))
     if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return PendingAppend(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
     records = data.records
     version = context.api_version
     if not records:
-        return ErrorCode.INVALID_RECORD if version >= BATCHES_SINCE else NOTHING_APPENDED
+        return PendingAppend(index, ErrorCode.INVALID_RECORD) if version >= BATCHES_SINCE else NOTHING_APPENDED
     if version < ZSTD_SINCE and version >= BATCHES_SINCE and _is_zstd(records):
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return PendingAppend(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     config = partition.log.config
     if acks == -1 and not (leader.is_alone or leader.has_enough(config.min_insync_replicas)):
         partition.traffic.refused_early(ErrorCode.NOT_ENOUGH_REPLICAS, len(records))
-        answer = _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
+        answer = _refused(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         answer.log_start_offset = partition.log.log_start_offset
-        return answer
+        return PendingAppend(index, answer)
     if version < BATCHES_SINCE or config.reads_records:
-        rewriting = _rewriting(context, partition, records)
-        if rewriting is not None:
-            return _append_rewritten(context, data.index, rewriting) if rewriting.is_done else rewriting
+        unready = _unready(context, partition, records)
+        if unready is not None:
+            if not unready.is_ready:
+                return PendingAppend(index, None, unready)
+            result = _append_readied(context, unready)
+            return result if isinstance(result, AppendInfo) else PendingAppend(index, result)
     info = partitions.append(partition, records, CLIENT)
     if isinstance(info, AppendRefusal):
-        return _refused_by_log(data.index, info, partition.log.log_start_offset)
+        return PendingAppend(index, _refused_by_log(index, info, partition.log.log_start_offset))
     return info
 
 
-def _rewriting(context: RequestContext, partition: Partition, records: memoryview) -> Rewriting | None:
-    """The rewriting that a batch needs before it can be appended; None if it needs none."""
+def _unready(context: RequestContext, partition: Partition, records: memoryview) -> UnreadyBatch | None:
+    """A batch that has to be rewritten before it can be appended, a small one already rewritten; None for others."""
     is_set = len(records) <= MAGIC_AT or records[MAGIC_AT] < MAGIC
     if is_set and context.api_version >= BATCHES_SINCE:
         return None  # the log refuses it
     if not is_set and not needs_rewriting(records, partition.log.config):
         return None
-    rewriting = Rewriting(partition, records, context.broker.clock.now_ms())
+    unready = UnreadyBatch(partition, records, context.broker.clock.now_ms())
     if is_small(records, partition.log.config):
-        rewriting.run()
-        return rewriting
-    context.connection.keep_frame()
-    return rewriting
+        unready.rewrite()
+    else:
+        context.connection.keep_frame()
+    return unready
 
 
-def _append_rewritten(context: RequestContext, index: int, done: Done) -> Done:
-    """Append a rewritten batch, unless the partition's role or epoch has changed; return other results as they are."""
-    if not isinstance(done, Rewriting):
-        return done
-    outcome, partition = done.outcome, done.partition
+def _append_readied(context: RequestContext, unready: UnreadyBatch) -> AppendOutcome:
+    """Append a batch that has been rewritten, unless the partition's role or epoch has changed."""
+    outcome, partition = unready.outcome, unready.partition
+    index = partition.index
     partitions = context.broker.partitions
-    if partitions.get(partition.topic, partition.index) is not partition:
+    if partitions.get(partition.topic, index) is not partition:
         return partitions.missing(partition.topic, index)
-    if partition.term != done.term:
+    if partition.term != unready.term:
         partition.traffic.appends += 1
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if outcome is None:
@@ -353,22 +383,23 @@ def _append_rewritten(context: RequestContext, index: int, done: Done) -> Done:
             return info
         outcome = info
     else:
-        partition.traffic.refused_early(outcome.error, done.size)
+        partition.traffic.refused_early(outcome.error, unready.size)
     return _refused_by_log(index, outcome, partition.log.log_start_offset)
 
 
-def _answer(index: int, done: Done) -> PartitionProduceResponse:
-    if isinstance(done, PartitionProduceResponse):
-        return done
-    if isinstance(done, ErrorCode):
-        return _refused(index, done)
-    assert isinstance(done, AppendInfo), "a batch that was not rewritten has no answer"
+def _answer(pending: PendingAppend) -> PartitionProduceResponse:
+    result = pending.result
+    if isinstance(result, PartitionProduceResponse):
+        return result
+    if isinstance(result, ErrorCode):
+        return _refused(pending.index, result)
+    assert result is not None, "an unready batch has no answer"
     return PartitionProduceResponse(
-        index=index,
+        index=pending.index,
         error_code=0,
-        base_offset=done.first_offset,
-        log_append_time_ms=done.log_append_time_ms,
-        log_start_offset=done.log_start_offset,
+        base_offset=result.first_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
         record_errors=[],
     )
 
@@ -399,6 +430,16 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
         log_start_offset=-1,
         record_errors=[],
         error_message=message,
+    )
+
+
+def _is_transactional(batch: memoryview | None) -> bool:
+    """Whether the first batch is one of a transaction."""
+    return (
+        batch is not None
+        and len(batch) > ATTRIBUTES_AT + 1
+        and batch[MAGIC_AT] == MAGIC
+        and bool(batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
     )
 
 

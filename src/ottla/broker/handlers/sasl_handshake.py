@@ -21,29 +21,25 @@ def accesses(context: RequestContext, request: SaslHandshakeRequest) -> Accesses
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> None:
     authentication = context.broker.authentication
     mechanisms = None if authentication is None else authentication.listeners.get(context.listener_name)
-    connection, state, now_ms = context.connection, context.client_state, context.broker.clock.monotonic_ms()
+    connection, state = context.connection, context.client_state
     session = state.login
-    if (
-        authentication is None
-        or mechanisms is None
-        or (session is not None and not _may_begin_again(context, session, now_ms))
-    ):
+    if authentication is None or mechanisms is None or (session is not None and not _may_begin_again(context, session)):
         context.reply(SaslHandshakeResponse(error_code=int(ErrorCode.ILLEGAL_SASL_STATE), mechanisms=[]))
         return
-    offered = list(mechanisms) if session is None else [session.mechanism]
+    offered = [name for name in mechanisms if session is None or name == session.mechanism]
     if request.mechanism not in offered:
         error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
         context.reply(SaslHandshakeResponse(error_code=int(error), mechanisms=offered))
         connection.close_when_sent()
         return
     state.login = login = authentication.begin(context.listener_name, request.mechanism)
-    login.begun_ms = now_ms
     if session is not None:
         login.session, login.former = session, connection.principal or state.expired
     login.is_raw = context.api_version == 0
     context.reply(SaslHandshakeResponse(error_code=0, mechanisms=list(mechanisms)))
 
 
-def _may_begin_again(context: RequestContext, session: SaslSession, now_ms: float) -> bool:
+def _may_begin_again(context: RequestContext, session: SaslSession) -> bool:
     """Whether a session may be continued: once in a while, and not in the midst of an exchange."""
-    return session.is_complete and now_ms - session.begun_ms >= MIN_REAUTHENTICATION_MS and context.api_version > 0
+    lasted_ms = context.broker.clock.monotonic_ms() - session.begun_ms
+    return session.is_complete and lasted_ms >= MIN_REAUTHENTICATION_MS and context.api_version > 0

@@ -230,6 +230,11 @@ async def alter_topics(cluster: Cluster, alteration: Alteration, *, yes: bool, a
     refusals = [_why_not_reset(topic, alteration.deleted_configs) for topic in topics]
     if any(refusals):
         return max(COMMAND.report(each) for each in refusals if each)
+    # What brokers would refuse is not asked about.
+    if not yes and not all(
+        [await _alter(cluster, each, alteration.partitions, assignment, configs, validate_only=True) for each in topics]
+    ):
+        return 1
     changes = [change for topic in topics for change in _changes(topic, alteration.partitions, configs)]
     if as_json and not yes:
         _write_changes(changes, done=False)
@@ -335,6 +340,8 @@ async def _alter(
     partitions: int | None,
     assignment: Mapping[int, Sequence[int]] | None,
     configs: Mapping[str, str | None],
+    *,
+    validate_only: bool = False,
 ) -> bool:
     """Change the settings first, then add the partitions; False where either was refused."""
     if configs:
@@ -342,11 +349,13 @@ async def _alter(
             ConfigOperation("delete" if value is None else "set", name, value) for name, value in configs.items()
         ]
         resource = ConfigResource.topic(topic.name)
-        if not await _done(ConfigAdmin(cluster).incremental_alter_configs({resource: operations}), settings=configs):
+        change = ConfigAdmin(cluster).incremental_alter_configs({resource: operations}, validate_only=validate_only)
+        if not await _done(change, settings=configs):
             return False
     if partitions is not None:
         # As Kafka's tool has it, the assignment names the brokers of the partitions that exist, too.
         added = None if assignment is None else list(assignment.values())[len(topic.partitions) :]
-        if not await _done(TopicAdmin(cluster).create_partitions({topic.name: NewPartitions(partitions, added)})):
+        wanted = {topic.name: NewPartitions(partitions, added)}
+        if not await _done(TopicAdmin(cluster).create_partitions(wanted, validate_only=validate_only)):
             return False
     return True

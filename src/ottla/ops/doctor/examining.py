@@ -14,7 +14,7 @@ from ottla.client.model import MAX_TIMESTAMP, TopicPartition
 from ottla.ops.cluster_status import TopicStatus
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.groups import FREQUENT_REBALANCES, GroupFacts, group_faults, missing_topics, unassigned
-from ottla.ops.doctor.topics import TOPIC_SETTINGS, deletes_by_time, topic_faults
+from ottla.ops.doctor.topics import TOPIC_SETTINGS, dated_by_brokers, deletes_by_time, topic_faults
 from ottla.ops.group_lag import measure_lag, readable_lag
 from ottla.ops.health.facts import HealthFacts, Scrape, lagging, read_health_facts
 from ottla.ops.health.findings import ClusterFinding, HealthLevel, ids, named
@@ -124,11 +124,11 @@ async def _described(cluster: Cluster, groups: Sequence[str]) -> tuple[list[Grou
 
 
 async def _newest(cluster: Cluster, health: HealthFacts) -> dict[TopicPartition, int]:
-    """Largest timestamps of partitions that delete by time; nothing where brokers cannot say them."""
+    """Largest timestamps of partitions that brokers delete by time or date; nothing where they cannot say them."""
     wanted = [
         each.partition
         for topic in health.status.topics
-        if deletes_by_time(topic) is not None
+        if deletes_by_time(topic) is not None or dated_by_brokers(topic)
         for each in topic.partitions
         if not each.is_offline
     ]

@@ -48,6 +48,7 @@ class FaultKind(Enum):
     ABOVE_FETCH_LIMIT = "messages-above-fetch-limit", "max.message.bytes is more than replica.fetch.max.bytes"
     UNCLEAN_ELECTION_ENABLED = "unclean-election-enabled", "a replica that lacks records may become the leader"
     FUTURE_TIMESTAMPS = "future-timestamps", "records from the future keep their segments from being deleted"
+    CLOCK_AHEAD = "clock-ahead", "records that a broker dated are ahead of this machine's clock"
     GROUP_UNANSWERED = "group-unanswered", "the coordinator of a group does not say what it knows"
     TOPIC_MISSING = "subscribed-topic-missing", "members subscribe to a topic that does not exist"
     UNASSIGNED_PARTITIONS = "unassigned-partitions", "a stable group leaves partitions of its topics to no member"

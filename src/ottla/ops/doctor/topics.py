@@ -10,20 +10,22 @@ from ottla.groups.evidence import EVIDENCE_TOPIC
 from ottla.ops.cluster_status import MIN_ISR, TopicStatus
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.health.facts import HealthFacts
-from ottla.ops.health.findings import ids
+from ottla.ops.health.findings import ids, named
 from ottla.ops.health.partitions import OFFSETS_TOPIC
 from ottla.records.batch import LOG_OVERHEAD
 
-RETENTION, CLEANUP, LARGEST, UNCLEAN = (
+RETENTION, CLEANUP, LARGEST, UNCLEAN, DATED_BY = (
     *("retention.ms", "cleanup.policy", "max.message.bytes"),
-    "unclean.leader.election.enable",
+    *("unclean.leader.election.enable", "message.timestamp.type"),
 )
-TOPIC_SETTINGS: Final = (MIN_ISR, RETENTION, CLEANUP, LARGEST, UNCLEAN)
+TOPIC_SETTINGS: Final = (MIN_ISR, RETENTION, CLEANUP, LARGEST, UNCLEAN, DATED_BY)
 """The settings of topics that are judged here."""
 OFFSETS_FACTOR: Final = "offsets.topic.replication.factor"
 USUAL_FACTOR: Final = 3
 FUTURE_MS: Final = 3_600_000
 """How far a record may be ahead of this machine's clock."""
+CLOCK_MS: Final = 60_000
+"""How far a broker's clock may be ahead of it."""
 
 
 def topic_faults(facts: HealthFacts, newest_ms: Mapping[TopicPartition, int], now_ms: int) -> Iterator[DoctorFault]:
@@ -34,6 +36,7 @@ def topic_faults(facts: HealthFacts, newest_ms: Mapping[TopicPartition, int], no
     yield from limits(facts)
     yield from unclean_elections(facts)
     yield from future_timestamps(facts, newest_ms, now_ms)
+    yield from clocks_ahead(facts, newest_ms, now_ms)
 
 
 def setting(topic: TopicStatus, name: str) -> str:
@@ -45,6 +48,11 @@ def deletes_by_time(topic: TopicStatus) -> int | None:
     """Milliseconds after which records of the topic are deleted, None where they are not."""
     value = setting(topic, RETENTION)
     return int(value) if "delete" in setting(topic, CLEANUP) and value.isdecimal() else None
+
+
+def dated_by_brokers(topic: TopicStatus) -> bool:
+    """Whether the leader of a partition dates its records, and not their producers."""
+    return topic.name == OFFSETS_TOPIC or setting(topic, DATED_BY) == "LogAppendTime"
 
 
 def single_replicas(facts: HealthFacts) -> Iterator[DoctorFault]:
@@ -152,7 +160,7 @@ def future_timestamps(
 ) -> Iterator[DoctorFault]:
     """Records that are so far ahead that retention does not delete them in time."""
     for topic in facts.status.topics:
-        if (retention_ms := deletes_by_time(topic)) is None:
+        if (retention_ms := deletes_by_time(topic)) is None or dated_by_brokers(topic):
             continue
         ahead_ms = {each: newest_ms.get(each, 0) - now_ms for each in (one.partition for one in topic.partitions)}
         these = [each for each, ms in ahead_ms.items() if ms > FUTURE_MS]
@@ -166,6 +174,24 @@ def future_timestamps(
                 "Compare the clocks of its producers and of this machine, and whether they write microseconds; "
                 f"`ottla topic alter {topic.name} --config message.timestamp.after.max.ms={FUTURE_MS}` refuses more.",
             )
+
+
+def clocks_ahead(facts: HealthFacts, newest_ms: Mapping[TopicPartition, int], now_ms: int) -> Iterator[DoctorFault]:
+    """Brokers that dated a record later than it is on this machine."""
+    ahead_ms: dict[int, int] = {}
+    for each in (one for topic in facts.status.topics if dated_by_brokers(topic) for one in topic.partitions):
+        ms = newest_ms.get(each.partition, 0) - now_ms
+        if ms > CLOCK_MS:
+            ahead_ms[each.leader] = max(ms, ahead_ms.get(each.leader, 0))
+    if ahead_ms:
+        yield fault(
+            FaultKind.CLOCK_AHEAD,
+            named("broker", sorted(ahead_ms), verb=False),
+            f"records that brokers dated are up to {max(ahead_ms.values()) / 60_000:,.0f} minutes ahead of this "
+            "machine's clock: retention, lag in seconds and offsets by time are wrong by that much",
+            "Compare the clocks of these brokers, of those that led their partitions before, and of this machine with "
+            "a time server (`chronyc tracking`, `timedatectl`).",
+        )
 
 
 def _topics(facts: HealthFacts, wanted: Callable[[TopicStatus], bool]) -> list[str]:

@@ -10,7 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/kerberos"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -48,13 +54,12 @@ func roundTrip(folder, user, password, name, address, topic, protocol, mechanism
 		}
 		options = append(options, kgo.DialTLSConfig(config))
 	}
-	switch mechanism {
-	case "PLAIN":
-		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
-	case "SCRAM-SHA-256":
-		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
-	case "SCRAM-SHA-512":
-		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	if mechanism != "" {
+		login, err := loginBy(mechanism, folder, user, password)
+		if err != nil {
+			return "", err
+		}
+		options = append(options, kgo.SASL(login))
 	}
 	ctx, done := context.WithTimeout(context.Background(), roundTripTimeout)
 	defer done()
@@ -78,4 +83,30 @@ func roundTrip(folder, user, password, name, address, topic, protocol, mechanism
 		return "", err
 	}
 	return string(fetches.Records()[0].Value), nil
+}
+
+func loginBy(mechanism, folder, user, password string) (sasl.Mechanism, error) {
+	switch mechanism {
+	case "PLAIN":
+		return plain.Auth{User: user, Pass: password}.AsMechanism(), nil
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism(), nil
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism(), nil
+	case "OAUTHBEARER":
+		token, err := os.ReadFile(filepath.Join(folder, "token"))
+		return oauth.Auth{Token: string(token)}.AsMechanism(), err
+	case "GSSAPI":
+		realm, err := config.Load(os.Getenv("KRB5_CONFIG"))
+		if err != nil {
+			return nil, err
+		}
+		keys, err := keytab.Load(filepath.Join(folder, user+".keytab"))
+		if err != nil {
+			return nil, err
+		}
+		principal := client.NewWithKeytab(user, realm.LibDefaults.DefaultRealm, keys, realm)
+		return kerberos.Auth{Client: principal, Service: "kafka"}.AsMechanism(), nil
+	}
+	return nil, fmt.Errorf("no login by %s", mechanism)
 }

@@ -5,6 +5,13 @@ const { Kafka, logLevel } = require('kafkajs')
 
 const [folder, username, password, ...listeners] = process.argv.slice(2)
 
+const login = (mechanism) => ({
+  mechanism: mechanism.toLowerCase(),
+  username,
+  password,
+  oauthBearerProvider: async () => ({ value: fs.readFileSync(path.join(folder, 'token'), 'utf8') }),
+})
+
 const roundTrip = async (value, address, topic, protocol, mechanism, certificate) => {
   const ssl = protocol.endsWith('SSL') && { ca: [fs.readFileSync(path.join(folder, 'authority.pem'))] }
   if (certificate) ssl.key = ssl.cert = fs.readFileSync(path.join(folder, certificate))
@@ -12,7 +19,7 @@ const roundTrip = async (value, address, topic, protocol, mechanism, certificate
     brokers: [address],
     logLevel: logLevel.NOTHING,
     ssl,
-    sasl: mechanism ? { mechanism: mechanism.toLowerCase(), username, password } : undefined,
+    sasl: mechanism ? login(mechanism) : undefined,
     retry: { retries: 2 },
   })
   const producer = kafka.producer()

@@ -62,7 +62,7 @@ def test_what_the_former_controller_does_not_answer_fails_at_once(
         control = test.broker.control
         await until(lambda: control.membership.epoch_of(CONTROLLER) is not None, "the controller's registration")
         asked = asyncio.ensure_future(control.to_controller.allocate_producer_ids())
-        await until(control.controller_link._opening.locked, "a request on its way")
+        await until(control.controller_link._kept._opening.locked, "a request on its way")
         await change(test.zk, port)
         with pytest.raises(ProducerIdsUnavailableError, match="the controller has changed before it answered"):
             await asyncio.wait_for(asked, AT_ONCE_S)

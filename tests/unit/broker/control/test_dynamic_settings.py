@@ -66,18 +66,21 @@ PASSWORD = "listener.name.x.ssl.keystore.password"
 
 
 @pytest.mark.spec("S2", "S6")
-def test_passwords_are_kept_encrypted_and_encoded_again_with_a_new_secret(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("name", [PASSWORD, "listener.name.x.plain.sasl.jaas.config"])
+def test_passwords_are_kept_encrypted_and_encoded_again_with_a_new_secret(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         ground = await Ground(**{"password.encoder.secret": "first"}).ready()
-        assert await ground.change({PASSWORD: "hunter2", "log.retention.ms": "5"}) is None
-        assert ground.config.value(PASSWORD) == "hunter2"
+        assert await ground.change({name: "hunter2", "log.retention.ms": "5"}) is None
+        assert ground.config.value(name) == "hunter2"
         data = await ground.data(OWN) or b""
         assert b"hunter2" not in data
         assert b'"log.retention.ms":"5"' in data
-        described = {entry.name: entry for entry in describe_broker(ground.config)}[PASSWORD]
+        described = {entry.name: entry for entry in describe_broker(ground.config)}[name]
         assert (described.value, described.is_sensitive) == (None, True)
         assert await ground.change({"log.retention.ms": "6"}) is None, "the password stays"
-        assert ground.config.value(PASSWORD) == "hunter2"
+        assert ground.config.value(name) == "hunter2"
 
         def another(**secrets: str) -> BrokerConfig:
             config = BrokerConfig({f"password.encoder.{name}": text for name, text in secrets.items()}, {}, {})
@@ -85,15 +88,15 @@ def test_passwords_are_kept_encrypted_and_encoded_again_with_a_new_secret(caplog
 
         both = another(secret="second", **{"old.secret": "first"})
         await DynamicSettings(ground.zk, both, 7, ground._changed).load()
-        assert both.dynamic_own == {PASSWORD: "hunter2", "log.retention.ms": "6"}
+        assert both.dynamic_own == {name: "hunter2", "log.retention.ms": "6"}
         new, old = another(secret="second"), another(secret="first")
         await DynamicSettings(ground.zk, new, 7, ground._changed).load()
-        assert new.value(PASSWORD) == "hunter2"
+        assert new.value(name) == "hunter2"
         assert not caplog.records
         await DynamicSettings(ground.zk, old, 7, ground._changed).load()
         assert old.dynamic_own == {"log.retention.ms": "6"}
         (line,) = [record.message for record in caplog.records]
-        assert line == f"Dynamic password config {PASSWORD} could not be decoded, ignoring."
+        assert line == f"Dynamic password config {name} could not be decoded, ignoring."
 
     run(scenario())
 

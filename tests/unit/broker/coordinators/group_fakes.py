@@ -18,7 +18,7 @@ from ottla.cluster.image import BrokerImage, ClusterImage, ImageDelta, Partition
 from ottla.cluster.refusal import TopicRefusal
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.listeners import Endpoint
-from ottla.env.clock import SystemClock, VirtualClock
+from ottla.env.clock import Clock, SystemClock, VirtualClock
 from ottla.env.randomness import Randomness
 from ottla.records.batch import parse_batch_header, patch_batch
 from ottla.storage.results import UnreadableRange
@@ -171,12 +171,14 @@ def broker_config(**settings: str) -> BrokerConfig:
 class FakeBroker:
     """What handlers of group requests see of the broker."""
 
-    def __init__(self, log: FakeLog | None = None, **settings: str) -> None:
+    def __init__(self, log: FakeLog | None = None, clock: Clock | None = None, **settings: str) -> None:
         runtimes: list[GroupCoordinatorService] = []
         self.log = log or FakeLog()
         self.control = FakeTopics(runtimes, self.log)
         self.config = broker_config(**settings)
-        self.groups = GroupCoordinatorService(self.config, SystemClock(), self.log, self.control, Randomness(7))
+        self.groups = GroupCoordinatorService(
+            self.config, clock or SystemClock(), self.log, self.control, Randomness(7)
+        )
         runtimes.append(self.groups)
         self.tree_disk = FaultyDisk(MemoryDisk())
         self.zk = LocalClient(TreeStore.open(self.tree_disk, "/tree", VirtualClock(1)))

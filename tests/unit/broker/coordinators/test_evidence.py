@@ -13,7 +13,14 @@ from ottla.broker.coordinators.evidence import QUEUE_LIMIT, SENT_AT_ONCE, Eviden
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
 from ottla.records.batch import split_batches
 from ottla.records.record import decode_batch
+from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from support.waiting import wait_until
 from unit.broker.coordinators.group_fakes import FakeLog, FakeTopics
 
@@ -27,15 +34,25 @@ class Elsewhere:
         self.largest = 0
         self.is_closed = False
 
-    async def send(self, batch: bytes) -> ErrorCode:
-        await asyncio.sleep(0)
+    def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
+        asyncio.get_running_loop().call_soon(self._work, request, done)
+
+    def _work(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
+        assert request.destination == (EVIDENCE_TOPIC, 0)
+        assert isinstance(request.payload, ProduceRequest)
         error = self.errors.pop(0) if self.errors else ErrorCode.NONE
+        if error is ErrorCode.NETWORK_EXCEPTION:
+            done(BrokerOutcome(request.token, error))
+            return
         if error is ErrorCode.NONE:
+            batch = request.payload.topic_data[0].partition_data[0].records
             for header in split_batches(batch):
                 records = decode_batch(batch, header)
                 self.largest = max(self.largest, len(records))
                 self.taken += [(record.key or b"").decode() for record in records]
-        return error
+        answer = PartitionProduceResponse(index=0, error_code=error, base_offset=0)
+        response = ProduceResponse(responses=[TopicProduceResponse(name="", partition_responses=[answer])])
+        done(BrokerOutcome(request.token, ErrorCode.NONE, response))
 
     def close(self) -> None:
         self.is_closed = True
@@ -83,7 +100,7 @@ def test_it_is_given_to_the_leader_in_order() -> None:
 
 def test_it_waits_for_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "RETRY_S", 0.01)
-    leader = Elsewhere(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    leader = Elsewhere(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def test(writer: EvidenceWriter, log: FakeLog) -> None:
         writer.add([note("a"), note("b")])

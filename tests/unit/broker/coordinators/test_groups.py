@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import tracemalloc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,11 +14,10 @@ from ottla.assign.consumer_protocol import encode_assignment, encode_subscriptio
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.cluster.image import ImageDelta, PartitionImage
 from ottla.cluster.refusal import TopicRefusal
+from ottla.groups.classic.machine import GroupMachine
+from ottla.groups.classic.states import GroupState
 from ottla.groups.events import DeleteGroup, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, OffsetCommit, SyncGroup
-from ottla.groups.machine import GroupMachine
-from ottla.groups.offsets import StoredOffset
-from ottla.groups.records import OffsetRecord, encode_record
-from ottla.groups.states import GroupState
+from ottla.groups.records import OffsetRecord, StoredOffset, encode_record
 from ottla.records.batch import split_batches
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, decode_batch, encode_batch
@@ -127,29 +125,6 @@ def test_a_record_that_cannot_be_written_is_refused_and_stops_nobody_else():
     run(test, offset_metadata_max_bytes="50000")
 
 
-@pytest.mark.parametrize(
-    ("error", "cure"),
-    [
-        (ErrorCode.INVALID_REPLICATION_FACTOR, ["Groups have no coordinator before: start more brokers, or set"]),
-        (ErrorCode.REQUEST_TIMED_OUT, ["Groups have no coordinator before"]),
-        (ErrorCode.LEADER_NOT_AVAILABLE, []),
-    ],
-)
-def test_why_there_is_no_offsets_topic_is_logged_once(
-    error: ErrorCode, cure: list[str], caplog: pytest.LogCaptureFixture
-):
-    async def test(broker: FakeBroker) -> None:
-        broker.control.refusal = TopicRefusal(error, "Why.")
-        for _ in range(2):
-            assert await broker.groups.ensure_offsets_topic() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        said = [each.partition("cannot be made: Why. ")[2] for each in caplog.messages]
-        assert len(said) == len(cure)
-        assert all(line.startswith(words) for line, words in zip(said, cure, strict=True))
-        assert all(("start more brokers" in line) == (error == ErrorCode.INVALID_REPLICATION_FACTOR) for line in said)
-
-    run(test)
-
-
 @pytest.mark.spec("C3")
 def test_a_commit_is_served_once_it_is_committed():
     async def test(broker: FakeBroker) -> None:
@@ -193,7 +168,7 @@ def test_a_failed_append():
         assert list(answer.errors) == [ErrorCode.NOT_COORDINATOR]
         other = broker.groups.describe("other")
         assert isinstance(other, GroupMachine)
-        assert len(other.offsets) == 0
+        assert len(other.committed) == 0
         assert broker.groups.runtime.metrics.append_failures == 2
         assert broker.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -507,15 +482,6 @@ def test_evidence_is_in_nobodys_way(caplog: pytest.LogCaptureFixture):
     run(test)
 
 
-def test_partition_of_a_group_follows_the_topic():
-    async def test(broker: FakeBroker) -> None:
-        assert broker.groups.partition_of("my-group") == 12
-        broker.begin(5)
-        assert broker.groups.partition_of("my-group") in range(5)
-
-    run(test)
-
-
 def test_nothing_is_answered_before_start_and_after_stop():
     async def test(broker: FakeBroker) -> None:
         broker.control.put(OFFSETS_TOPIC, 1)
@@ -526,21 +492,5 @@ def test_nothing_is_answered_before_start_and_after_stop():
         await broker.groups.stop()
         assert broker.groups.heartbeat("g", "m", None, 1) is gone
         assert broker.groups.groups() == (gone, [])
-
-    run(test)
-
-
-@pytest.mark.spec("S5")
-def test_long_group_ids_that_clients_ask_for_are_not_kept():
-    async def test(broker: FakeBroker) -> None:
-        broker.begin(PARTITIONS)
-        tracemalloc.start()
-        try:
-            for number in range(60):
-                assert broker.groups.describe(f"{number:032000}") is None
-            held, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert held < 1_000_000
 
     run(test)

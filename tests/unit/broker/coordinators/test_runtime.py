@@ -13,9 +13,11 @@ import pytest
 from ottla.broker.coordinators.runtime import STEPS_PER_SLICE, CoordinatorRuntime, SteadyClock
 from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
 from ottla.env.clock import SystemClock
+from ottla.records.batch import split_batches
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, TransactionMarker, end_transaction_record
-from ottla.records.record import Record, encode_batch
+from ottla.records.record import Record, decode_batch, encode_batch
+from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.wire.broker_requests import BrokerOutcome, BrokerRequest
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -40,7 +42,7 @@ class CountReply:
 
 @dataclass
 class CountStep:
-    batches: list[CountBatch] = field(default_factory=list)
+    batches: list[CountBatch | TransactionMarker] = field(default_factory=list)
     replies: list[CountReply] = field(default_factory=list)
     requests: list[BrokerRequest] = field(default_factory=list)
 
@@ -150,9 +152,12 @@ class Counters:
         self.runtime.load(partition, leader_epoch)
         return self.runtime.shards[partition]
 
+    def add(self, answer: Any) -> None:
+        self.answers.append(answer)
+
     def count(self, key: str, ask: bool = False) -> None:
         shard = self.runtime.shards[0]
-        self.runtime.carry_out(shard, shard.count(key, self.answers.append, ask))
+        self.runtime.carry_out(shard, shard.count(key, self.add, ask))
 
 
 def run(
@@ -401,3 +406,107 @@ def test_loading_replays_markers_and_counts_everything_as_committed():
         assert counters.kind.states == [ShardState.LOADING, ShardState.ACTIVE]
 
     run(test, log)
+
+
+COMMIT = TransactionMarker(9, 3, 7, True)
+ABORT = TransactionMarker(9, 4, 7, False)
+
+
+def test_the_markers_of_a_step_are_appended_and_replayed_in_its_order():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.follows = False
+        step = CountStep([CountBatch(["a"], 9, 3), COMMIT, CountBatch(["b", "c"])], [CountReply(counters.add, "done")])
+        counters.runtime.carry_out(shard, step)
+        assert (shard.story, counters.answers) == ([(COMMIT, 1)], [])
+        assert shard.counts == {"a": 1, "b": 1, "c": 1}
+        counters.log.commit()
+        assert (counters.answers, shard.high_watermark) == (["done"], 4)
+
+    run(test)
+
+
+def test_a_marker_from_elsewhere_reaches_its_shard_at_once_and_is_answered_when_it_is_committed():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.follows = False
+        counters.runtime.append_marker(0, COMMIT, 30_000, counters.add)
+        counters.runtime.append_marker(0, ABORT, 30_000, counters.add)
+        assert (shard.story, shard.high_watermark, counters.answers) == ([(COMMIT, 0), (ABORT, 1)], 0, [])
+        counters.log.commit()
+        assert (shard.high_watermark, counters.answers) == (2, [ErrorCode.NONE] * 2)
+        for data, is_commit in zip(counters.log.batches[TOPIC, 0], (True, False), strict=True):
+            (header,) = split_batches(data)
+            (record,) = decode_batch(data, header)
+            assert (header.is_control, header.is_transactional, header.base_sequence) == (True, True, -1)
+            assert record.key == bytes([0, 0, 0, is_commit]), "version and type"
+            assert record.value == bytes([0, 0, 0, 0, 0, 7]), "version and coordinator epoch"
+
+    run(test)
+
+
+def test_a_new_leader_replays_the_markers_that_the_former_one_appended():
+    log = FakeLog()
+    told: list[Any] = []
+
+    async def before(counters: Counters) -> None:
+        shard = counters.lead(0)
+        for marker in (COMMIT, ABORT):
+            counters.runtime.append_marker(0, marker, 30_000, counters.add)
+        told.extend(shard.story)
+        assert counters.answers == [ErrorCode.NONE] * 2
+
+    async def after(counters: Counters) -> None:
+        shard = counters.lead(0)
+        await asyncio.to_thread(wait_until, lambda: not counters.runtime.loading, "the load")
+        assert shard.story == told == [(COMMIT, 0), (ABORT, 1)]
+
+    run(before, log)
+    run(after, log)
+
+
+def test_a_marker_is_refused_while_the_partition_is_not_served_here():
+    log = FakeLog()
+    log.append(TOPIC, 0, bytearray(encode_batch([Record(0, 1, b"a", b"1")])), None, needs_replicas=False)
+
+    async def test(counters: Counters) -> None:
+        counters.runtime.append_marker(0, COMMIT, 30_000, counters.add)
+        shard = counters.lead(0)
+        assert shard.loading
+        counters.runtime.append_marker(0, COMMIT, 30_000, counters.add)
+        assert counters.answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+        assert (shard.story, len(log.batches[TOPIC, 0])) == ([], 1)
+
+    run(test, log)
+
+
+def test_a_marker_that_cannot_be_appended_is_answered_with_the_error_of_the_log():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        counters.log.has_enough = False
+        counters.runtime.append_marker(0, COMMIT, 30_000, counters.add)
+        counters.log.error = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        counters.runtime.append_marker(0, COMMIT, 30_000, counters.add)
+        assert counters.answers == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+        assert (shard.story, counters.runtime.metrics.append_failures) == ([], 2)
+
+    run(test)
+
+
+def test_a_marker_that_is_not_committed_in_time_or_whose_leader_resigns_is_answered_with_an_error():
+    async def scenario() -> None:
+        counters = Counters()
+        shard = counters.lead(5)
+        counters.log.follows = False
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        counters.runtime.append_marker(0, COMMIT, 30_000, counters.add)
+        counters.runtime.append_marker(0, ABORT, 90_000, counters.add)
+        await asyncio.sleep(60)  # sleep: virtual
+        assert (counters.answers, loop.time() - begun) == ([ErrorCode.REQUEST_TIMED_OUT], 60)
+        counters.runtime.unload(0, 6)
+        assert counters.answers == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert [marker for marker, _ in shard.story] == [COMMIT, ABORT], "nothing is undone"
+        await counters.runtime.stop()
+
+    run_in_virtual_time(scenario())

@@ -26,7 +26,7 @@ from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
 from ottla.groups.events import OffsetCommit
 from ottla.groups.evidence import Evidence
-from ottla.groups.offsets import StoredOffset
+from ottla.groups.records import StoredOffset
 from ottla.net.tls import TlsTerms
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
@@ -115,7 +115,7 @@ def test_a_broker_lives_from_its_bind_on_and_is_ready_when_it_has_started(tmp_pa
 def test_it_is_not_ready_while_something_is_missing(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         await broker.control.admin.create_topic(TopicSpec("t", 2))
-        assert await broker.groups.ensure_offsets_topic() == 0
+        assert await broker.groups.router.ensure_topic() == 0
         broker.control.membership.controller_id = -1
         assert broker.partitions.stop("t", 0)
         broker.groups.runtime.load(0, 1)
@@ -144,7 +144,7 @@ def test_every_metric_has_a_value(tmp_path: Path) -> None:
         assert partition is not None
         batch = bytearray(encode_batch([Record(0, 1, b"k", b"v")] * 3))
         broker.partitions.append(partition, memoryview(batch), CLIENT)
-        assert await broker.groups.ensure_offsets_topic() == 0
+        assert await broker.groups.router.ensure_topic() == 0
         answers: list[Any] = []
         value = StoredOffset(1, -1, "", broker.groups.now_ms())
         broker.groups.submit(OffsetCommit(answers.append, "g", -1, "", None, [("t", 0, value)]))

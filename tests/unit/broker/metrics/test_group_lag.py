@@ -12,7 +12,7 @@ from ottla.broker.metrics.group_lag import written_ms
 from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
 from ottla.groups.events import OffsetCommit
-from ottla.groups.offsets import StoredOffset
+from ottla.groups.records import StoredOffset
 from ottla.records.batch import ATTRIBUTES_AT, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
@@ -33,7 +33,7 @@ async def prepare(broker: Broker, *counts: int, age_ms: int = 100_000) -> None:
         for _ in range(count):
             batch = bytearray(encode_batch([Record(0, written, b"k", b"v")]))
             broker.partitions.append(partition, memoryview(batch), CLIENT)
-    assert await broker.groups.ensure_offsets_topic() == 0
+    assert await broker.groups.router.ensure_topic() == 0
     commit(broker, *(0 for _ in counts))
 
 

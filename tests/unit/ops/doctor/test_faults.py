@@ -17,7 +17,7 @@ from ottla.ops.doctor.examining import DoctorFacts, cluster_faults
 from ottla.ops.doctor.faults import DoctorFault, FaultKind, fault
 from ottla.ops.doctor.groups import FREQUENT_REBALANCES, SLOW_REBALANCE_MS, GroupFacts
 from ottla.ops.doctor.reaching import CURES, SeenServer, advertised_fault, different_clusters, senseless_addresses
-from ottla.ops.doctor.topics import FUTURE_MS
+from ottla.ops.doctor.topics import CLOCK_MS, FUTURE_MS
 from ottla.ops.group_lag import GroupLag, PartitionLag
 from ottla.ops.health.facts import HealthFacts
 from ottla.ops.rebalances import RebalanceRecord
@@ -172,6 +172,10 @@ FACTS: dict[FaultKind, tuple[Callable[[], Found], Callable[[], Found]]] = {
     FaultKind.FUTURE_TIMESTAMPS: (
         lambda: of_health(with_topic(retention_ms="1000", cleanup_policy="delete"), NOW_MS + FUTURE_MS + 1),
         lambda: of_health(with_topic(retention_ms="-1", cleanup_policy="delete"), NOW_MS + FUTURE_MS + 1),
+    ),
+    FaultKind.CLOCK_AHEAD: (
+        lambda: of_health(with_topic(message_timestamp_type="LogAppendTime"), NOW_MS + CLOCK_MS + 1),
+        lambda: of_health(with_topic(message_timestamp_type="LogAppendTime"), NOW_MS + CLOCK_MS),
     ),
     FaultKind.GROUP_UNANSWERED: (
         lambda: cluster_faults(DoctorFacts(made.HEALTHY, unanswered={"g": "no coordinator"})),

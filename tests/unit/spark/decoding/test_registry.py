@@ -28,7 +28,8 @@ def test_name_and_password_of_the_address_are_sent_and_not_shown(registry: Playe
     registry.instead = (401, b"{}")
     with pytest.raises(SchemaRegistryError) as caught:
         schemas.get(8)
-    assert str(caught.value) == f"the schema registry at {registry.address} answers 401 Unauthorized for schema 8"
+    told = f"the schema registry at {registry.address} gives no schema 8: the answer is 401 Unauthorized"
+    assert str(caught.value) == told
     assert isinstance(caught.value, SparkRefusal)  # so that the message comes without a traceback
     assert "p%40ss" not in repr(schemas)
 
@@ -44,5 +45,5 @@ def test_a_registry_that_cannot_be_reached_ends_the_task_with_a_sentence() -> No
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(SchemaRegistryError, match=r"gives no schema 7 .*check option schemaRegistry"):
+        with pytest.raises(SchemaRegistryError, match=r"gives no schema 7: .*; check option schemaRegistry"):
             find_schemas(address, 5_000).get(7)
