@@ -33,7 +33,9 @@ from support.tiers import TIER_VARIABLE, Tier
 PROJECT = Path(__file__).resolve().parents[2]
 WORK = PROJECT / ".cache" / "mutants"
 HARMLESS = Path(__file__).with_name("harmless.toml")
-FOLDERS = [f"src/ottla/{name}" for name in ("groups", "storage", "records", "wire", "client", "ops", "peer", "cluster")]
+FOLDERS = [
+    f"src/ottla/{name}" for name in ("groups", "txn", "storage", "records", "wire", "client", "ops", "peer", "cluster")
+]
 #: What of the project the copies leave out.
 LEFT_OUT = (".git", ".venv", ".cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "__pycache__", "build")
 #: Options of the run that is recorded: tests that need no other program, of all tiers.

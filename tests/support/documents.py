@@ -25,6 +25,7 @@ from support.pipeline_keys_page import pipeline_keys_page
 from support.screen_pictures import SCREENS
 from support.spark_options_page import spark_options_page
 from support.tour_pictures import DRAWINGS
+from support.transaction_page import transaction_states_page
 
 PROJECT = Path(__file__).resolve().parents[2]
 HANDLERS = PROJECT / "src" / "ottla" / "broker" / "handlers"
@@ -249,10 +250,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/client-metrics.md": client_metrics_page,
     "docs/client-settings.md": lambda: client_reference.render().replace("\n\n", f"\n\n{MADE_BY}\n", 1),
     "docs/doctor.md": lambda: doctor_page(MADE_BY),
-    "docs/groups.md": groups_page,
+    "docs/groups.md": lambda: groups_page(MADE_BY),
     "docs/metrics.md": lambda: metrics_page(MADE_BY),
     "docs/pipeline-keys.md": lambda: pipeline_keys_page(MADE_BY),
     "docs/settings.md": reference.render,
     "docs/spark-options.md": lambda: spark_options_page(MADE_BY),
+    "docs/transaction-states.md": lambda: transaction_states_page(MADE_BY),
     **{f"docs/pictures/{name}.svg": make for name, make in (SCREENS | DRAWINGS).items()},
 }

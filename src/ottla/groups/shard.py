@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.deadlines import Deadlines
 from ottla.groups.classic.group import GroupLimits
 from ottla.groups.classic.machine import GroupMachine
 from ottla.groups.classic.states import RULES, GroupState
-from ottla.groups.deadlines import Deadlines
 from ottla.groups.events import (
     NO_GENERATION,
     UNKNOWN_MEMBER,

@@ -1,7 +1,6 @@
 """The records of internal topics as fields: committed offsets, groups, transactions, evidence of rebalances.
 
-Sources: `group-coordinator/src/main/resources/common/message/*.json` and
-`transaction-coordinator/src/main/resources/common/message/TransactionLog{Key,Value}.json` of Apache Kafka.
+They are declared in `ottla.groups.records` and `ottla.txn.records`.
 """
 
 from __future__ import annotations
@@ -23,13 +22,12 @@ from ottla.groups.records import (
     decode_record,
 )
 from ottla.inspection.texts import Decoder
-from ottla.wire.codec import WireError, decode
-from ottla.wire.schema import INT8, INT16, INT32, INT64, STRING, Message, Struct, array, field, message
-from ottla.wire.schema import struct as wire_struct
+from ottla.txn.records import UnreadableTransaction
+from ottla.txn.records import decode_record as decode_transaction
+from ottla.wire.codec import WireError
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-_VERSION: Final = struct.Struct(">h")
 
 #: Meaning of the key versions above 2: records of the newer group protocols.
 _OTHER_KEYS: Final = {
@@ -40,17 +38,6 @@ _OTHER_KEYS: Final = {
     7: "ConsumerGroupTargetAssignmentMember",
     8: "ConsumerGroupCurrentMemberAssignment",
 }
-_TRANSACTION_STATES: Final = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
-
 _BY_TOPIC: Final = {
     OFFSETS_TOPIC: Decoder.OFFSETS,
     TRANSACTIONS_TOPIC: Decoder.TRANSACTIONS,
@@ -61,34 +48,6 @@ _BY_TOPIC: Final = {
 def decoder_for(topic: str | None) -> Decoder:
     """The decoder of the topic's own format, NONE for user topics."""
     return _BY_TOPIC.get(topic or "", Decoder.NONE)
-
-
-@message(versions=(0, 0))
-class TransactionLogKey(Message):
-    """The transactional id."""
-
-    transactional_id: str = field(STRING)
-
-
-@wire_struct
-class TransactionPartitions(Struct):
-    """Partitions of a topic in the transaction."""
-
-    topic: str = field(STRING)
-    partition_ids: list[int] = field(array(INT32))
-
-
-@message(versions=(0, 1), flexible_since=1)
-class TransactionLogValue(Message):
-    """The state of a transactional id."""
-
-    producer_id: int = field(INT64)
-    producer_epoch: int = field(INT16)
-    transaction_timeout_ms: int = field(INT32)
-    transaction_status: int = field(INT8)
-    transaction_partitions: list[TransactionPartitions] | None = field(array(TransactionPartitions), nullable_since=0)
-    transaction_last_update_timestamp_ms: int = field(INT64)
-    transaction_start_timestamp_ms: int = field(INT64)
 
 
 def decode_internal(decoder: Decoder, key: bytes | None, value: bytes | None) -> dict[str, Any]:
@@ -153,27 +112,27 @@ def _member(group: GroupMetadataValue, member: GroupMetadataMember) -> dict[str,
 
 
 def _transactions(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    if key is None or len(key) < _VERSION.size:
-        raise MalformedRecord("a record of the transactions topic has no key")
-    (version,) = _VERSION.unpack_from(key)
-    if version:
-        return {"kind": "unknown", "key_version": version}
-    transactional_id = decode(TransactionLogKey, key, version, _VERSION.size).transactional_id
-    fields: dict[str, Any] = {"kind": "transaction", "transactional_id": transactional_id}
-    if value is None:
+    try:
+        record = decode_transaction(key, value)
+    except UnreadableTransaction as error:
+        if error.unknown_key_version is None:
+            raise
+        return {"kind": "unknown", "key_version": error.unknown_key_version}
+    fields: dict[str, Any] = {"kind": "transaction", "transactional_id": record.transactional_id}
+    metadata = record.metadata
+    if metadata is None:
         return fields | {"tombstone": True}
-    (version,) = _VERSION.unpack_from(value)
-    read = decode(TransactionLogValue, value, version, _VERSION.size)
-    status = read.transaction_status
-    known = 0 <= status < len(_TRANSACTION_STATES)
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in sorted(metadata.partitions):
+        partitions.setdefault(topic, []).append(partition)
     return fields | {
-        "producer_id": read.producer_id,
-        "producer_epoch": read.producer_epoch,
-        "state": _TRANSACTION_STATES[status] if known else status,
-        "timeout_ms": read.transaction_timeout_ms,
-        "partitions": {each.topic: list(each.partition_ids) for each in read.transaction_partitions or ()},
-        "last_update_timestamp": read.transaction_last_update_timestamp_ms,
-        "start_timestamp": read.transaction_start_timestamp_ms,
+        "producer_id": metadata.producer_id,
+        "producer_epoch": metadata.producer_epoch,
+        "state": metadata.state.value,
+        "timeout_ms": metadata.timeout_ms,
+        "partitions": partitions,
+        "last_update_timestamp": metadata.last_update_ms,
+        "start_timestamp": metadata.start_ms,
     }
 
 

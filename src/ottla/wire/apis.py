@@ -190,6 +190,7 @@ API: dict[int, Api] = {
         Api(ApiKey.DELETE_RECORDS, 0, 2, flexible_since=2),
         Api(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, flexible_since=4),
+        Api(ApiKey.WRITE_TXN_MARKERS, 0, 1, flexible_since=1),
         Api(ApiKey.DESCRIBE_ACLS, 0, 3, flexible_since=2),
         Api(ApiKey.CREATE_ACLS, 0, 3, flexible_since=2),
         Api(ApiKey.DELETE_ACLS, 0, 3, flexible_since=2),

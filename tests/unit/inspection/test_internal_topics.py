@@ -6,14 +6,8 @@ import struct
 import pytest
 
 from ottla.groups.records import GroupMetadataValue, GroupRecord, OffsetRecord, StoredOffset, encode_record
-from ottla.inspection.internal_topics import (
-    Decoder,
-    TransactionLogKey,
-    TransactionLogValue,
-    TransactionPartitions,
-    decode_internal,
-    decoder_for,
-)
+from ottla.inspection.internal_topics import Decoder, decode_internal, decoder_for
+from ottla.txn.records import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from ottla.wire.codec import encode
 
 pytestmark = pytest.mark.spec("G12")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_assignment, decode_subscription
+from ottla.deadlines import Deadlines
 from ottla.groups.classic.membership import GroupMembers, GroupMemberState
 from ottla.groups.classic.states import RULES, CommitRule, GroupState
-from ottla.groups.deadlines import Deadlines
 from ottla.groups.events import (
     UNKNOWN_MEMBER,
     JoinedMember,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.groups.deadlines import Deadlines
+from ottla.deadlines import Deadlines
 
 
 def test_the_earliest_comes_first():
