@@ -1,6 +1,6 @@
-"""TLS, handshakes and ACLs of Apache Kafka 3.9.1 and ottla, side by side in one run.
+"""TLS, handshakes, ACLs and quotas of Apache Kafka 3.9.1 and ottla, side by side in one run.
 
-    ./run bench security [--quick] [--only tls handshakes acls] [--write]
+    ./run bench security [--quick] [--only tls handshakes acls quotas] [--write]
 
 See README.md beside this file for what each row means, and RESULTS.md for the last complete run.
 """
@@ -25,6 +25,7 @@ from loadgen import connect  # noqa: E402
 from loads import KIB, MIB, Bulk, produce_and_consume, tiny  # noqa: E402
 from report import AT_MOST_EQUAL, Figures, Goal  # noqa: E402
 from session import Options, execute, say  # noqa: E402
+from throttled_clients import KEYS, QUOTA, off_by  # noqa: E402
 
 from ottla.broker.acl_authorizer import AclAuthorizer  # noqa: E402
 from ottla.broker.authorization import Access, Unlogged, on_topic  # noqa: E402
@@ -51,7 +52,7 @@ from support.ports import free_port  # noqa: E402
 from support.secured_listeners import SecuredKafka  # noqa: E402
 from support.wired_connection import client_context  # noqa: E402
 
-TLS, HANDSHAKES, ACLS = PARTS = ("tls", "handshakes", "acls")
+TLS, HANDSHAKES, ACLS, QUOTAS = PARTS = ("tls", "handshakes", "acls", "quotas")
 LOADS = (Bulk(KIB, 64 * KIB), Bulk(KIB, MIB))
 HANDSHAKERS = 2
 API_VERSIONS = encode_request_frame(
@@ -65,6 +66,8 @@ CREATE_TIMEOUT_MS = 120_000
 #: Cost of a check in microseconds.
 DECIDED, FIRST = Goal(2.0, at_least=False, absolute=True), Goal(50.0, at_least=False, absolute=True)
 CHECKS = 2_000
+#: How far a throttled client may be off its quota, in percent.
+ACCURATE = Goal(5.0, at_least=False, absolute=True)
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,8 @@ class Bench:
             self._start(name)
             say(f"warming up {name}")
             self._warm_up(self._running[name])
+        if QUOTAS in self._parts:
+            self._quotas()
         for number in range(1, self._plan.rounds + 1):
             for bulk in LOADS if TLS in self._parts else ():
                 self._in_turn(number, f"TLS, {bulk.title}", partial(self._bulk, bulk=bulk))
@@ -209,6 +214,12 @@ class Bench:
         with ThreadPoolExecutor(HANDSHAKERS) as pool:
             for _ in pool.map(one, range(count)):
                 pass
+
+    def _quotas(self) -> None:
+        say("quotas, once")
+        for (name, key), percent in off_by(list(self._running.values())).items():
+            group = f"Clients with a quota of {QUOTA / 1e6:g} MB/s, which send more"
+            self.figures.add(group, f"off {KEYS[key]} by", "%", name, percent, ACCURATE)
 
     def _tiny(self, broker: Started, acls: str) -> None:
         found = tiny(broker, TINY_CONNECTIONS, self._plan.tiny_requests)

@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
+from ottla.groups.classic.machine import GroupMachine
+from ottla.groups.classic.states import GroupState
 from ottla.groups.evidence import EVIDENCE_TOPIC
-from ottla.groups.machine import GroupMachine
-from ottla.groups.states import GroupState
 from ottla.peer.errors import KNOWN_CODES
 from ottla.testing import Cluster
 from ottla.testing.groups import expire_member

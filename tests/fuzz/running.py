@@ -176,7 +176,7 @@ class _Run:
         client = MemoryClient(self._broker, "SASL_PLAINTEXT", None)
         if state is State.AFTER_LOGIN:
             principal = PRINCIPALS[number // 3 % len(PRINCIPALS)]
-            client.connection.authenticate(principal, self._broker.dispatcher.frame_limit(principal))
+            client.connection.set_principal(principal)
         return client
 
     async def one(self, fuzz_case: FuzzCase) -> bool:

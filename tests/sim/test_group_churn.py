@@ -15,9 +15,9 @@ from ottla.assign.assignor import AbstractPartitionAssignor, MemberSubscription,
 from ottla.assign.consumer_protocol import Partitions
 from ottla.assign.cooperative import CooperativeStickyAssignor
 from ottla.assign.registry import BUILT_IN
+from ottla.groups.classic.group import Group
+from ottla.groups.classic.machine import GroupMachine
 from ottla.groups.events import OffsetCommit
-from ottla.groups.group import Group
-from ottla.groups.machine import GroupMachine
 from ottla.groups.records import GroupMetadataValue, OffsetRecord
 from ottla.groups.shard import GroupShard
 from ottla.sim.group_consumer import MemberTimes

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla.assign.assignor import PartitionAssignor
-from ottla.groups.group import GroupLimits
+from ottla.groups.classic.group import GroupLimits
 from ottla.sim.group_consumer import MemberTimes, SimulatedConsumer
 from ottla.sim.group_coordinator import SimulatedCoordinator
 from ottla.sim.group_stage import GroupStage, Ownership, Weather

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.groups import coordinator, states
+from ottla.groups import coordinator
+from ottla.groups.classic import states
+from ottla.groups.classic.states import RULES, GroupState, StateRules
 from ottla.groups.coordinator import CoordinatorState
-from ottla.groups.states import RULES, GroupState, StateRules
 from support.state_pages import checks, diagram, meanings, rule_text, texts_of
 
 
@@ -17,9 +18,9 @@ def groups_page(made_by: str) -> str:
     parts = [
         f"# Groups: states, requests, answers\n\n{made_by}",
         "A group of consumers (or of Connect workers, or of anybody who speaks the protocol) is in one of five states. "
-        "Its coordinator looks every answer up in one table, [states.py](../src/ottla/groups/states.py), and makes no "
-        "transition that is not there; this page is drawn from the same table. That Apache Kafka 3.9 answers alike is "
-        "tested by playing [transcripts](../tests/interop/groups) to both.\n",
+        "Its coordinator looks every answer up in one table, [states.py](../src/ottla/groups/classic/states.py), and "
+        "makes no transition that is not there; this page is drawn from the same table. That Apache Kafka 3.9 answers "
+        "alike is tested by playing [transcripts](../tests/interop/groups) to both.\n",
         "- [The protocol's first draft](group-protocol-draft.md), beside what was shipped\n"
         "- [Where Apache Kafka's two coordinators differ](decisions/0034-which-coordinator.md), and whom we follow\n"
         "- [Why groups rebalance](rebalances.md): `ottla group why`\n",

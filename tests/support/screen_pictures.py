@@ -18,9 +18,9 @@ from ottla.cli.terminal import Terminal
 from ottla.cli.top_screen import TopScreen
 from ottla.client.groups import GroupDescription, GroupMember
 from ottla.client.model import Node
+from ottla.groups.classic.group import GroupLimits
 from ottla.groups.events import Step
 from ottla.groups.evidence import Evidence
-from ottla.groups.group import GroupLimits
 from ottla.ops.cluster_view import BrokerPresence, BrokerRates, ClusterRates, GroupRates, TopicRates
 from ottla.ops.rebalances import RebalanceRecord, parse_rebalance
 from ottla.rebalance.scripted_group import ScriptedGroup

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.groups.states import RULES, GroupState
+from ottla.groups.classic.states import RULES, GroupState
 from support.pictures import AMBER, BLUE, EDGE, GREEN, GREY, PAPER, RED, box, drawing, lines, path, words
 
 TOUR: Final = Path(__file__).resolve().parents[2] / "docs" / "tour"
@@ -144,7 +144,7 @@ EXITS: Final = {
 
 
 def states() -> str:
-    """The states of a group and its exits, from the table of `ottla.groups.states`."""
+    """The states of a group and its exits, from the table of `ottla.groups.classic.states`."""
     return drawing(780, 416, _states())
 
 

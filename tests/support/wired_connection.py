@@ -98,7 +98,7 @@ class RecordingService:
         self.answer: Callable[[bytes], list[object] | None] = lambda frame: [frame]
         self.refused: list[int] = []
         self.closed = 0
-        self.limit = 1 << 20
+        self.limit, self.limit_before_login = 1 << 20, 1 << 16
         self.queued = QueuedBytes()
         self.request_slices = RequestSlices()
         self.read_ahead_calls: list[tuple[int, int, Callable[[], None]]] = []
@@ -112,7 +112,7 @@ class RecordingService:
             connection.send(parts)  # type: ignore[arg-type]
 
     def frame_limit(self, principal: Principal | None) -> int:
-        return self.limit
+        return self.limit_before_login if principal is None else self.limit
 
     def refuse_frame(self, connection: Connection, size: int) -> None:
         self.refused.append(size)

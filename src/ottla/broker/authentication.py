@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.connection_state import ConnectionState
 from ottla.broker.logins import MechanismLogins, login_problems, logins_of
 from ottla.config.settings import is_login_setting
-from ottla.net.connection import FRAME_LIMIT_BEFORE_AUTHENTICATION, Principal
+from ottla.net.connection import Principal
 from ottla.net.reports import LimitedReports, call_later
 from ottla.security.kerberos import GSSAPI
 from ottla.security.oauth import OauthServer
@@ -162,7 +162,7 @@ class SaslSession:
         """The read of keys that a token waits for before its `step`; None for no read."""
         return None if self._tokens is None else self._tokens.wanted(token)
 
-    def step(self, connection: Connection, token: bytes, frame_limit: int) -> tuple[bytes, int]:
+    def step(self, connection: Connection, token: bytes) -> tuple[bytes, int]:
         """The answer to a token, and the session's lifetime in milliseconds (0: none yet, or without a limit).
 
         The last one authenticates the connection. Raises SaslError.
@@ -180,7 +180,7 @@ class SaslSession:
                 f"Cannot change principals during re-authentication from {self.former}: {principal}",
             )
         self._authentication.successes += 1
-        connection.authenticate(principal, frame_limit)
+        connection.set_principal(principal)
         if isinstance(state := connection.state, ConnectionState):
             state.expired = None
         if self.session is not None:
@@ -212,7 +212,7 @@ class SaslSession:
         self._authentication.failures += 1
         user = f" as user {self._exchange.user!r:.100}" if self._exchange.user else ""
         self._authentication.report(
-            connection.listener_name,
+            f"listener {connection.listener_name}",
             f"{connection.peer_host}:{connection.peer_port} failed to authenticate with "
             f"{self.mechanism}{user}: {error}",
         )
@@ -231,8 +231,7 @@ def _expire(connection: Connection) -> None:
     state = connection.state
     if isinstance(state, ConnectionState) and not connection.closed:
         state.expired = connection.principal
-        connection.principal = None
-        connection.frame_limit = min(connection.frame_limit, FRAME_LIMIT_BEFORE_AUTHENTICATION)
+        connection.set_principal(None)
 
 
 def raw_login(authentication: Authentication | None, connection: Connection, frame: memoryview) -> SaslSession | None:
@@ -256,11 +255,11 @@ def raw_login(authentication: Authentication | None, connection: Connection, fra
     return login
 
 
-def take_raw_token(connection: Connection, login: SaslSession, token: bytes, frame_limit: int) -> None:
+def take_raw_token(connection: Connection, login: SaslSession, token: bytes) -> None:
     """Answer a bare token with a bare one; a failure has no answer, and the connection is closed after the delay."""
     login.wanted(token)  # begins to read keys, which are there for the client's next attempt
     try:
-        answer, _ = login.step(connection, token, frame_limit)
+        answer, _ = login.step(connection, token)
     except SaslError as error:
         login.failed(connection, error)
         asyncio.get_running_loop().call_later(login.failure_delay_ms / 1000, connection.close)

@@ -15,7 +15,7 @@ from ottla.broker.request_figures import RequestFigures
 from ottla.broker.served import SERVED
 from ottla.broker.slices import start
 from ottla.env.disk import DiskError
-from ottla.net.connection import ANONYMOUS, QueuedBytes, RequestSlices
+from ottla.net.connection import QueuedBytes, RequestSlices
 from ottla.net.reports import LimitedReports, call_later
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import decode_prefix
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
+#: `sasl.server.max.receive.size` is that of other requests.
+NO_LIMIT_OF_ITS_OWN = -1
 #: Bytes read at a time when a cold range is brought into the page cache.
 READ_AHEAD_CHUNK = 256 * 1024
 
@@ -79,6 +81,8 @@ class Dispatcher:
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
         self._frame_limit = broker.config.get_int("socket.request.max.bytes")
+        before_login = broker.config.get_int("sasl.server.max.receive.size")
+        self._frame_limit_before_login = self._frame_limit if before_login == NO_LIMIT_OF_ITS_OWN else before_login
         self._element_limit = broker.config.get_int("ottla.request.max.elements")
         self.request_slices = RequestSlices()
         #: Counts the bytes of requests kept while they are worked on.
@@ -97,19 +101,18 @@ class Dispatcher:
         #: Of the fetches of consumers, and of followers.
         self.fetches = (RequestFigures(fetches), RequestFigures(fetches))
         self.refused_frames = 0
-        self._report_stranger = LimitedReports(log.warning, call_later)
+        self._report_client = LimitedReports(log.warning, call_later)
+        self._report_trouble = LimitedReports(log.error, call_later)
         self.cold_reads = 0
 
     def frame_limit(self, principal: Principal | None) -> int:
-        """`socket.request.max.bytes`."""
-        return self._frame_limit
+        """`socket.request.max.bytes`, before a login `sasl.server.max.receive.size`."""
+        return self._frame_limit_before_login if principal is None else self._frame_limit
 
     def refuse_frame(self, connection: Connection, size: int) -> None:
         """Log a frame of invalid size; the connection is closed, as in Kafka."""
         self.refused_frames += 1
-        limit = (
-            "socket.request.max.bytes" if connection.principal is not None else "what is taken before authentication"
-        )
+        limit = "socket.request.max.bytes" if connection.principal is not None else "sasl.server.max.receive.size"
         what = "negative" if size < 0 else f"larger than {limit}={connection.frame_limit}"
         self._report(connection, f"a request of {size} bytes is {what}{_protocol_guess(size)}")
 
@@ -179,7 +182,7 @@ class Dispatcher:
             else:
                 handler.handle(context, request)
         except DiskError as error:
-            log.error("a request of %s:%d failed: %s", connection.peer_host, connection.peer_port, error)
+            self.report_failure(connection, error)
             connection.close()
         except Exception:
             log.exception("a request of %s:%d failed", connection.peer_host, connection.peer_port)
@@ -191,7 +194,7 @@ class Dispatcher:
 
         login = raw_login(self._broker.authentication, connection, frame)
         if login is not None:
-            take_raw_token(connection, login, bytes(frame), self._frame_limit)
+            take_raw_token(connection, login, bytes(frame))
         return login is not None
 
     def _taken_up(self, connection: Connection, header: RequestHeader) -> RequestContext:
@@ -252,14 +255,10 @@ class Dispatcher:
         """Refuse a request with too many elements; if the response has no top-level error, the connection is closed."""
         self.refused_frames += 1
         key, version = context.header.api_key, context.api_version
-        log.warning(
-            "refusing a request of %s: %s (%d) version %d: %s; ask for less at a time, or raise "
-            "ottla.request.max.elements",
-            context.client_host,
-            API[key].name,
-            key,
-            version,
-            error,
+        self._report_client(
+            f"listener {context.connection.listener_name}",
+            f"refusing a request of {context.client_host}: {API[key].name} ({key}) version {version}: {error}; ask for "
+            "less at a time, or raise ottla.request.max.elements",
         )
         context.answer_error(ErrorCode.INVALID_REQUEST, None)
 
@@ -360,12 +359,9 @@ class Dispatcher:
         connection.close()
 
     def _report(self, connection: Connection, why: str) -> None:
-        """Log why a connection is closed; of clients that are not authenticated only so often."""
+        """Log why a connection is closed."""
         message = f"closing the connection of {connection.peer_host}:{connection.peer_port}: {why}"
-        if connection.principal in (None, ANONYMOUS):
-            self._report_stranger(connection.listener_name, message)
-        else:
-            log.warning("%s", message)
+        self._report_client(f"listener {connection.listener_name}", message)
 
     def run(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
         """Run the first slice of `work` at once, the rest as a task that is cancelled when the connection closes."""
@@ -373,7 +369,7 @@ class Dispatcher:
         try:
             rest = start(work)
         except Exception as error:
-            _failed(context, error)
+            self._failed(context, error)
             return
         if rest is None:
             return
@@ -402,11 +398,25 @@ class Dispatcher:
         task.add_done_callback(ended)
         return task
 
+    def report_failure(self, connection: Connection, error: Exception) -> None:
+        """Log why a request failed that was in order."""
+        message = f"a request of {connection.peer_host}:{connection.peer_port} failed: {error}"
+        self._report_trouble(f"listener {connection.listener_name}", message)
+
+    def _failed(self, context: RequestContext, error: Exception) -> None:
+        """Log an exception in the work for a request, and answer the request with an error."""
+        if isinstance(error, (DiskError, ZkError)):
+            self.report_failure(context.connection, error)
+        else:
+            log.error("a request of %s failed", context.client_host, exc_info=error)
+        is_of_storage = isinstance(error, DiskError)
+        context.answer_error(ErrorCode.KAFKA_STORAGE_ERROR if is_of_storage else ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
     async def _guard(self, context: RequestContext, work: Coroutine[object, object, None]) -> None:
         try:
             await work
         except Exception as error:
-            _failed(context, error)
+            self._failed(context, error)
 
     async def stop(self) -> None:
         """Cancel all running work."""
@@ -414,19 +424,6 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _failed(context: RequestContext, error: Exception) -> None:
-    """Log an exception in the work for a request, and answer the request with an error."""
-    if isinstance(error, DiskError):
-        log.error("a request of %s failed: %s", context.client_host, error)
-        context.answer_error(ErrorCode.KAFKA_STORAGE_ERROR, None)
-    elif isinstance(error, ZkError):
-        log.error("a request of %s failed: %s", context.client_host, error)
-        context.answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    else:
-        log.error("a request of %s failed", context.client_host, exc_info=error)
-        context.answer_error(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def _touch(file: DiskFile, position: int, length: int) -> None:

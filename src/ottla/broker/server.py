@@ -220,7 +220,7 @@ class Broker:
     def zookeeper_port(self) -> int | None:
         """The port at which the embedded metadata is served to other processes; None if it is not."""
         served = self._coordination.server if self._coordination is not None else None
-        return served.port if served is not None else None
+        return None if served is None else served.secure_port or served.port
 
     @property
     def image(self) -> ClusterImage:
@@ -302,7 +302,7 @@ class Broker:
             )
         failed = self.logs.failed_log_dirs
         coordination = self._coordination or await open_coordination(
-            self.config, self.disk, self.executor, self.clock, self.randomness, failed
+            self.config, self.disk, self.executor, self.clock, self.randomness, failed, self.listener_tls.terms
         )
         if isinstance(coordination, str):
             self.logs.close()

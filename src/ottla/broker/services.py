@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.env.clock import Clock
     from ottla.env.disk import Disk
     from ottla.env.executor import Executor
-    from ottla.net.connection import QueuedBytes
+    from ottla.net.connection import Connection, QueuedBytes
     from ottla.net.listener import ConnectionSet
     from ottla.storage.manager import LogManager
 
@@ -57,6 +57,10 @@ class RequestWork(Protocol):
 
     def spawn(self, context: RequestContext, work: Coroutine[object, object, None]) -> object:
         """See `RequestContext.spawn`."""
+        ...
+
+    def report_failure(self, connection: Connection, error: Exception) -> None:
+        """Log why a request failed that was in order."""
         ...
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.broker.slices import LoopSlices
+from ottla.net.reports import LimitedReports, call_later
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ZkClient
 from ottla.zk.layout import ConsumerOffsetZnode, ZnodeDataError
@@ -35,6 +37,7 @@ class OffsetZnodes:
     def __init__(self, zk: ZkClient, slices: LoopSlices) -> None:
         self._zk = zk
         self._slices = slices
+        self._report = partial(LimitedReports(log.warning, call_later), "the offsets in znodes")
 
     async def commit(self, group: str, positions: Sequence[tuple[str, int, int]]) -> list[ErrorCode]:
         """Write offsets (topic, partition, offset); the last of a repeated partition counts. Return an error for each.
@@ -53,7 +56,7 @@ class OffsetZnodes:
                     {ConsumerOffsetZnode.path(group, t, index): offset for t, index, offset in part}
                 )
             except METADATA_ERRORS as failure:
-                log.warning("offsets of group %r cannot be written to the coordination metadata: %s", group, failure)
+                self._report(f"offsets of group {group!r:.200} cannot be written to their znodes: {failure}")
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
             errors.extend([error] * len(part))
         return errors
@@ -94,5 +97,5 @@ class OffsetZnodes:
         except NoNodeError:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except (ZkError, ZnodeDataError) as failure:
-            log.warning("an offset of group %r cannot be read from the coordination metadata: %s", group, failure)
+            self._report(f"an offset of group {group!r:.200} cannot be read from its znode: {failure}")
             return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _COMPRESSION_CODECS = 5
 OVERRIDES = "max.connections.per.ip.overrides"
+_TLS_LISTENERS = ("ottla.metrics.tls.listener", "ottla.zookeeper.tls.listener")
 
 
 def retention_ms(config: BrokerConfig) -> int:
@@ -135,4 +136,14 @@ def _other_rules(config: BrokerConfig) -> list[tuple[bool, str]]:
             "ottla.zookeeper.port (--zookeeper-port) serves the embedded coordination metadata, and "
             "zookeeper.connect (--zookeeper) names another; give one of them",
         ),
+        *(_names_tls(config, name) for name in _TLS_LISTENERS),
     ]
+
+
+def _names_tls(config: BrokerConfig, name: str) -> tuple[bool, str]:
+    listener = config.get_string_or_none(name)
+    secured = ", ".join(each.listener_name for each in config.listeners if each.uses_tls) or "none"
+    return (
+        listener is None or config.has_tls(listener),
+        f"{name}={listener} names no listener with TLS; those of this broker are: {secured}",
+    )

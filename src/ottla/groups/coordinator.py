@@ -1,15 +1,15 @@
 """The state of a group's coordinator: the names that metrics and logs use.
 
 The names are those of the protocol's first draft (docs/group-protocol-draft.md), and are kept for operators: while the
-state of a group (`ottla.groups.states`) is what clients see, these also say whether the coordinator serves the group at
-all.
+state of a group (`groups.classic.states`) is what clients see, these also say whether the coordinator serves the group
+at all.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from ottla.groups.states import GroupState
+from ottla.groups.classic.states import GroupState
 
 
 class CoordinatorState(Enum):

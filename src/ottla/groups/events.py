@@ -14,8 +14,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.groups.evidence import Evidence
-    from ottla.groups.offsets import StoredOffset
-    from ottla.groups.records import LogRecord
+    from ottla.groups.records import LogRecord, StoredOffset
     from ottla.wire.broker_requests import BrokerRequest
 
 NO_GENERATION = -1

@@ -54,7 +54,7 @@ from ottla.assign.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from ottla.groups.membership import GroupMemberState
+from ottla.groups.view import MemberView
 
 EVIDENCE_TOPIC = "__ottla_rebalances"
 EVIDENCE_VERSION = 1
@@ -66,6 +66,7 @@ DETAIL_LIMIT = 255
 """The limit of a client's reason (KIP-800)."""
 
 COOPERATIVE_PROTOCOL = "cooperative-sticky"
+_TIMES = ("told_at_ms", "joined_at_ms", "synced_at_ms", "answered_at_ms")
 
 
 class Cause(Enum):
@@ -112,16 +113,6 @@ class CauseEntry:
     detail: str | None = None
 
 
-@dataclass(slots=True)
-class _Timeline:
-    """Timestamps of one member in a rebalance."""
-
-    notified_at_ms: int | None = None
-    joined_at_ms: int | None = None
-    synced_at_ms: int | None = None
-    answered_at_ms: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A closed rebalance: `value` is the record, as described above."""
@@ -160,7 +151,8 @@ class RebalanceRecorder:
     causes: list[CauseEntry] = field(default_factory=list)
     cause_count: int = 0
     removed: list[CauseEntry] = field(default_factory=list)
-    timelines: dict[str, _Timeline] = field(default_factory=dict)
+    times: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By member id: the first time of each of `_TIMES`."""
     joined_at_ms: int | None = None
     stable_at_ms: int | None = None
     outcome: str = "superseded"
@@ -175,38 +167,30 @@ class RebalanceRecorder:
         """Record the removal of a member."""
         if len(self.removed) < CAUSE_LIMIT:
             self.removed.append(entry)
-        self.timelines.pop(entry.member_id, None)
+        self.times.pop(entry.member_id, None)
 
     def member_notified(self, member_id: str, now_ms: int) -> None:
         """Record that a member was first answered REBALANCE_IN_PROGRESS."""
-        timeline = self._timeline(member_id)
-        if timeline.notified_at_ms is None:
-            timeline.notified_at_ms = now_ms
+        self._first(member_id, "told_at_ms", now_ms)
 
     def joined(self, member_id: str, now_ms: int) -> None:
         """Record a member's JoinGroup; a repeated one does not count."""
-        timeline = self._timeline(member_id)
-        if timeline.joined_at_ms is None:
-            timeline.joined_at_ms = now_ms
+        self._first(member_id, "joined_at_ms", now_ms)
 
     def synced(self, member_id: str, now_ms: int) -> None:
         """Record a member's SyncGroup."""
-        timeline = self._timeline(member_id)
-        if timeline.synced_at_ms is None:
-            timeline.synced_at_ms = now_ms
+        self._first(member_id, "synced_at_ms", now_ms)
 
     def answered(self, member_id: str, now_ms: int) -> None:
         """Record that a member has its assignment."""
-        timeline = self._timeline(member_id)
-        if timeline.answered_at_ms is None:
-            timeline.answered_at_ms = now_ms
+        self._first(member_id, "answered_at_ms", now_ms)
 
     def close(
         self,
         generation: int,
         protocol_name: str | None,
         leader: str | None,
-        members: Iterable[GroupMemberState],
+        members: Iterable[MemberView],
         now_ms: int,
     ) -> Evidence:
         """The record, with the group's present members."""
@@ -241,16 +225,13 @@ class RebalanceRecorder:
         }
         return Evidence(self.group_id, now_ms, value)
 
-    def _timeline(self, member_id: str) -> _Timeline:
-        timeline = self.timelines.get(member_id)
-        if timeline is None:
-            timeline = self.timelines[member_id] = _Timeline()
-        return timeline
+    def _first(self, member_id: str, name: str, now_ms: int) -> None:
+        self.times.setdefault(member_id, {}).setdefault(name, now_ms)
 
     def _member_json(
-        self, member: GroupMemberState, protocol_name: str | None, after: dict[str, dict[tuple[str, int], None]]
+        self, member: MemberView, protocol_name: str | None, after: dict[str, dict[tuple[str, int], None]]
     ) -> dict[str, Any]:
-        times = self.timelines.get(member.member_id, _Timeline())
+        times = self.times.get(member.member_id, {})
         had = self.before.get(member.identity, {})
         has = after.get(member.identity, {})
         given_up = len(had.keys() - has.keys()) if after else 0
@@ -260,10 +241,7 @@ class RebalanceRecorder:
             "group_instance_id": member.group_instance_id,
             "client_id": member.client_id,
             "client_host": member.client_host,
-            "told_at_ms": times.notified_at_ms,
-            "joined_at_ms": times.joined_at_ms,
-            "synced_at_ms": times.synced_at_ms,
-            "answered_at_ms": times.answered_at_ms,
+            **{name: times.get(name) for name in _TIMES},
             "pause_ms": _pause_ms(times, cooperative and not given_up),
             "cooperative": cooperative,
             "partitions_before": len(had),
@@ -273,7 +251,7 @@ class RebalanceRecorder:
             "partitions_given_up": given_up if after else None,
         }
 
-    def _is_cooperative(self, member: GroupMemberState, protocol_name: str | None) -> bool:
+    def _is_cooperative(self, member: MemberView, protocol_name: str | None) -> bool:
         """Whether a member is cooperative: it keeps the partitions that it reports. Eager members own nothing when they
         join.
         """
@@ -319,11 +297,11 @@ def _pairs(partitions: dict[str, tuple[int, ...]]) -> set[tuple[str, int]]:
     return {(topic, index) for topic, indexes in partitions.items() for index in indexes}
 
 
-def _pause_ms(times: _Timeline, nothing_given_up: bool) -> int | None:
-    begin = min((at for at in (times.notified_at_ms, times.joined_at_ms) if at is not None), default=None)
-    if begin is None or times.answered_at_ms is None:
+def _pause_ms(times: dict[str, int], nothing_given_up: bool) -> int | None:
+    begin = min((times[name] for name in ("told_at_ms", "joined_at_ms") if name in times), default=None)
+    if begin is None or "answered_at_ms" not in times:
         return None
-    return 0 if nothing_given_up else times.answered_at_ms - begin
+    return 0 if nothing_given_up else times["answered_at_ms"] - begin
 
 
 def _moves(

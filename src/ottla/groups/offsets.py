@@ -1,32 +1,21 @@
-"""The committed offsets of one group.
+"""The offsets of a group: committed ones, and pending ones of transactions. Pure, and the same for every protocol.
 
-A commit is applied as soon as it is appended, but is visible only once its record is committed (below the high
-watermark); until then it is in `_uncommitted`, in log order. Offsets of open transactions are kept separately and
-become visible when their transaction's marker is committed, unless a newer commit has replaced them.
+The group decides what may be changed, and writes the records that it gets here. A record is applied as soon as it is
+appended, but is visible only once it is committed (below the high watermark); until then it is in `_uncommitted`, in
+log order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Iterator, Sequence
 
-from ottla.records.control import TransactionMarker
-
-NO_EXPIRY = -1
-NO_LEADER_EPOCH = -1
+from ottla.groups.records import NO_EXPIRY, OffsetRecord, StoredOffset
+from ottla.wire.errors import ErrorCode
 
 TopicPartition = tuple[str, int]
-
-
-class StoredOffset(NamedTuple):
-    """A committed offset. Times are milliseconds since the Unix epoch, `expire_timestamp_ms` is -1 without."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int = NO_EXPIRY
+_Pending = dict[TopicPartition, tuple[int, StoredOffset | None]]
+"""A transaction's offsets, with their offsets in the log; None for one that a newer commit has replaced."""
 
 
 def metadata_size(metadata: str) -> int:
@@ -34,148 +23,139 @@ def metadata_size(metadata: str) -> int:
     return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-be", "surrogatepass")) // 2
 
 
-class _Entry(NamedTuple):
-    log_offset: int
-    value: StoredOffset
-
-
-class _EndedTransaction(NamedTuple):
-    """A transaction whose marker is in the log at `log_offset`."""
-
-    log_offset: int
-    offsets: dict[TopicPartition, _Entry]
-    is_commit: bool
-
-
 class StoredOffsets:
-    """Committed offsets by topic and partition."""
+    """The offsets of one group. `committed` are the visible ones."""
 
-    __slots__ = ("_committed", "_ended", "_transactions", "_uncommitted")
+    __slots__ = ("_completed", "_group_id", "_pending", "_uncommitted", "committed")
 
-    def __init__(self) -> None:
-        self._committed: dict[TopicPartition, _Entry] = {}
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self.committed: dict[TopicPartition, StoredOffset] = {}
         self._uncommitted: deque[tuple[int, TopicPartition, StoredOffset | None]] = deque()
-        #: Open transactions by producer id, and those whose markers are above the high watermark.
-        self._transactions: dict[int, dict[TopicPartition, _Entry]] = {}
-        self._ended: deque[_EndedTransaction] = deque()
-
-    def __len__(self) -> int:
-        return len(self._committed)
+        #: Open transactions by producer id.
+        self._pending: dict[int, _Pending] = {}
+        #: Those whose markers are not committed yet: the marker's offset, the transaction, whether it commits.
+        self._completed: deque[tuple[int, _Pending, bool]] = deque()
 
     def __bool__(self) -> bool:
-        """Whether there is any offset, committed or pending."""
-        return bool(self._committed or self._uncommitted or self._transactions or self._ended)
-
-    def items(self) -> Iterator[tuple[TopicPartition, StoredOffset]]:
-        """All committed offsets."""
-        for key, entry in self._committed.items():
-            yield key, entry.value
-
-    def get(self, topic: str, partition: int) -> StoredOffset | None:
-        """The committed offset of a partition."""
-        entry = self._committed.get((topic, partition))
-        return None if entry is None else entry.value
+        """Whether there is any offset, visible or not."""
+        return bool(self.committed or self._uncommitted or self.has_pending)
 
     def is_unstable(self, topic: str, partition: int) -> bool:
-        """Whether a commit for the partition is pending: its own or a transaction's."""
+        """Whether a commit for the partition is not visible yet: a plain one or a transaction's."""
         key = (topic, partition)
         return any(key == waiting for _, waiting, _ in self._uncommitted) or any(
-            key in offsets for offsets in self._transactional()
+            key in offsets for offsets in self._transactions()
         )
+
+    def partitions(self) -> list[TopicPartition]:
+        """Partitions with an offset, visible or not; those of transactions are left out."""
+        written = {key: None for _, key, value in self._uncommitted if value is not None}
+        return list(dict.fromkeys(self.committed) | written)
+
+    def expired(
+        self, now_ms: int, retention_ms: int, since_ms: int | None = None, subscribed: Container[str] = ()
+    ) -> list[TopicPartition]:
+        """Partitions whose offset is past its retention and whose topic has no subscribers.
+
+        An offset with its own expiry time (OffsetCommit versions 2 to 4) uses that; any other is kept for
+        `retention_ms` from `since_ms` on, or from its commit. Offsets with a plain commit on its way are kept.
+        """
+        waiting = {key for _, key, _ in self._uncommitted}
+        result = []
+        for key, value in self.committed.items():
+            if key[0] in subscribed or key in waiting:
+                continue
+            end_ms = value.expire_timestamp_ms
+            if end_ms == NO_EXPIRY:
+                end_ms = retention_ms + (value.commit_timestamp_ms if since_ms is None else since_ms)
+            if now_ms >= end_ms:
+                result.append(key)
+        return result
+
+    # Records to write
+
+    def commit(
+        self, offsets: Sequence[tuple[str, int, StoredOffset]], max_metadata: int
+    ) -> tuple[list[ErrorCode], list[OffsetRecord]]:
+        """The error of each offset, and the records of those without one."""
+        errors: list[ErrorCode] = []
+        records: list[OffsetRecord] = []
+        for topic, partition, value in offsets:
+            if metadata_size(value.metadata) > max_metadata:
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            else:
+                errors.append(ErrorCode.NONE)
+                records.append(OffsetRecord(self._group_id, topic, partition, value))
+        return errors, records
+
+    def tombstones(self, keys: Iterable[TopicPartition]) -> list[OffsetRecord]:
+        """The records that delete these offsets."""
+        return [OffsetRecord(self._group_id, topic, partition, None) for topic, partition in keys]
+
+    # Replay
+
+    def replay(self, record: OffsetRecord, log_offset: int) -> None:
+        """Apply a record of the log; it becomes visible when `commit_up_to` has passed it."""
+        self._uncommitted.append((log_offset, (record.topic, record.partition), record.value))
 
     @property
     def has_uncommitted(self) -> bool:
         """Whether `commit_up_to` has anything to commit."""
-        return bool(self._uncommitted or self._ended)
-
-    @property
-    def has_transactional(self) -> bool:
-        """Whether offsets of open transactions are pending."""
-        return bool(self._transactions or self._ended)
-
-    def replay(self, key: TopicPartition, value: StoredOffset | None, log_offset: int) -> None:
-        """Apply a record of the log; it becomes visible when `commit_up_to` has passed it."""
-        self._uncommitted.append((log_offset, key, value))
+        return bool(self._uncommitted or self._completed)
 
     def commit_up_to(self, high_watermark: int) -> None:
         """Make all records and markers below the high watermark visible."""
-        ended = self._ended
-        while ended and ended[0].log_offset < high_watermark:
-            marker_at, offsets, is_commit = ended[0]
+        completed = self._completed
+        while completed and completed[0][0] < high_watermark:
+            marker_at, offsets, is_commit = completed[0]
             self._commit_records(marker_at)
-            ended.popleft()
-            if is_commit:
-                self._commit_transaction(offsets)
+            completed.popleft()
+            for key, (log_offset, value) in offsets.items() if is_commit else ():
+                if value is not None:
+                    self._show(key, log_offset, value)
         self._commit_records(high_watermark)
 
     def _commit_records(self, high_watermark: int) -> None:
         waiting = self._uncommitted
         while waiting and waiting[0][0] < high_watermark:
             log_offset, key, value = waiting.popleft()
-            if value is None:
-                self._committed.pop(key, None)
-                for offsets in self._transactional():
-                    offsets.pop(key, None)
-            else:
-                self._committed[key] = _Entry(log_offset, value)
+            if value is not None:
+                self._show(key, log_offset, value)
+                continue
+            self.committed.pop(key, None)
+            for offsets in self._transactions():
+                offsets.pop(key, None)
 
-    def _commit_transaction(self, offsets: dict[TopicPartition, _Entry]) -> None:
-        for key, entry in offsets.items():
-            current = self._committed.get(key)
-            if current is None or current.log_offset < entry.log_offset:
-                self._committed[key] = entry
+    def _show(self, key: TopicPartition, log_offset: int, value: StoredOffset) -> None:
+        self.committed[key] = value
+        for offsets in self._transactions():
+            if key in offsets and offsets[key][0] < log_offset:
+                offsets[key] = (log_offset, None)
 
-    def _transactional(self) -> Iterator[dict[TopicPartition, _Entry]]:
-        """The offsets of each transaction whose end is not visible yet."""
-        yield from self._transactions.values()
-        for ended in self._ended:
-            yield ended.offsets
+    # Transactions: their offsets become visible with the marker, unless a newer commit has replaced them
 
-    def replay_transactional(
-        self, key: TopicPartition, value: StoredOffset | None, log_offset: int, producer_id: int
-    ) -> None:
-        """Apply a record of an open transaction."""
-        offsets = self._transactions.setdefault(producer_id, {})
-        if value is None:
+    @property
+    def has_pending(self) -> bool:
+        """Whether there are transactions whose end is not visible yet."""
+        return bool(self._pending or self._completed)
+
+    def pending(self, producer_id: int, record: OffsetRecord, log_offset: int) -> None:
+        """Apply a record of the producer's open transaction."""
+        offsets = self._pending.setdefault(producer_id, {})
+        key = (record.topic, record.partition)
+        if record.value is None:
             offsets.pop(key, None)
         else:
-            offsets[key] = _Entry(log_offset, value)
+            offsets[key] = (log_offset, record.value)
 
-    def replay_marker(self, marker: TransactionMarker, log_offset: int) -> None:
-        """Apply a marker: the producer's transaction ends when `commit_up_to` has passed it."""
-        offsets = self._transactions.pop(marker.producer_id, None)
+    def complete(self, producer_id: int, committed: bool, log_offset: int) -> None:
+        """Apply the marker at `log_offset`: the transaction's end becomes visible when `commit_up_to` has passed it."""
+        offsets = self._pending.pop(producer_id, None)
         if offsets is not None:
-            self._ended.append(_EndedTransaction(log_offset, offsets, marker.is_commit))
+            self._completed.append((log_offset, offsets, committed))
 
-    def all_keys(self) -> list[TopicPartition]:
-        """Partitions with an offset, committed or pending."""
-        keys = dict.fromkeys(self._committed)
-        for _, key, value in self._uncommitted:
-            if value is not None:
-                keys[key] = None
-        return list(keys)
-
-    def expired(
-        self,
-        now_ms: int,
-        retention_ms: int,
-        base_timestamp: Callable[[StoredOffset], int],
-        subscribed: Iterable[str] = (),
-    ) -> list[TopicPartition]:
-        """Partitions whose offset is past its retention and whose topic has no subscribers.
-
-        An offset with its own expiry time (OffsetCommit versions 2 to 4) uses that; any other is kept for
-        `retention_ms` from `base_timestamp(offset)` on. Offsets with a pending commit are kept.
-        """
-        retained_topics = frozenset(subscribed)
-        waiting = {key for _, key, _ in self._uncommitted}
-        result = []
-        for key, (_, value) in self._committed.items():
-            if key[0] in retained_topics or key in waiting:
-                continue
-            if value.expire_timestamp_ms != NO_EXPIRY:
-                if now_ms >= value.expire_timestamp_ms:
-                    result.append(key)
-            elif now_ms - base_timestamp(value) >= retention_ms:
-                result.append(key)
-        return result
+    def _transactions(self) -> Iterator[_Pending]:
+        yield from self._pending.values()
+        for _, offsets, _ in self._completed:
+            yield offsets

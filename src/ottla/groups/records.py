@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ottla.groups.offsets import NO_EXPIRY, StoredOffset
 from ottla.wire.codec import WireError, decode, encode
 from ottla.wire.schema import BYTES, INT32, INT64, STRING, Message, Struct, array, field, message
 from ottla.wire.schema import struct as wire_struct
@@ -24,6 +24,8 @@ OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 HIGHEST_VALUE_VERSION = 4
+
+NO_EXPIRY = -1
 
 _VERSION = struct.Struct(">h")
 #: The parts of key version 1 and value version 3 of an offset, which nearly all records use, coded inline.
@@ -85,6 +87,16 @@ class GroupMetadataValue(Message):
     leader: str | None = field(STRING, nullable_since=0)
     current_state_timestamp: int = field(INT64, since=2, default=-1, ignorable=True)
     members: list[GroupMetadataMember] = field(array(GroupMetadataMember))
+
+
+class StoredOffset(NamedTuple):
+    """A committed offset. Times are milliseconds since the Unix epoch, `expire_timestamp_ms` is -1 without."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
 
 
 @dataclass(frozen=True, slots=True)

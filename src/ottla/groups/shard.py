@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.deadlines import Deadlines
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.machine import GroupMachine
+from ottla.groups.classic.states import RULES, GroupState
 from ottla.groups.events import (
     NO_GENERATION,
     UNKNOWN_MEMBER,
@@ -34,10 +37,7 @@ from ottla.groups.events import (
     SyncGroup,
     SyncResult,
 )
-from ottla.groups.group import GroupLimits
-from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, OffsetRecord
-from ottla.groups.states import RULES, GroupState
 from ottla.records.control import TransactionMarker
 from ottla.wire.errors import ErrorCode
 
@@ -120,8 +120,7 @@ class GroupShard:
                 return
             machine = self._make(record.group_id)
         if producer_id >= 0 and isinstance(record, OffsetRecord):
-            key = (record.topic, record.partition)
-            machine.offsets.replay_transactional(key, record.value, log_offset, producer_id)
+            machine.offsets.pending(producer_id, record, log_offset)
             self._producers.setdefault(producer_id, set()).add(record.group_id)
             return
         machine.replay(record, log_offset)
@@ -133,7 +132,7 @@ class GroupShard:
         for group_id in self._producers.pop(marker.producer_id, ()):
             machine = self.machines.get(group_id)
             if machine is not None:
-                machine.offsets.replay_marker(marker, log_offset)
+                machine.offsets.complete(marker.producer_id, marker.is_commit, log_offset)
                 self._uncommitted[group_id] = machine
 
     def committed(self, high_watermark: int) -> None:

@@ -16,8 +16,6 @@ REQUESTS_PER_SLICE: Final = 64
 #: Requests that all connections with several of them may have answered in one slice together; each has at least one. A
 #: request of any other connection waits for this many at most.
 SHARED_PER_SLICE: Final = 32
-#: The largest request in bytes from a client that is not authenticated yet (Kafka's `sasl.server.max.receive.size`).
-FRAME_LIMIT_BEFORE_AUTHENTICATION: Final = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,8 @@ class Connection(Protocol):
     def unsent_bytes(self) -> int:
         """Bytes of responses not sent yet."""
 
-    def authenticate(self, principal: Principal, frame_limit: int) -> None:
-        """Set the authenticated principal and the size limit of its requests."""
+    def set_principal(self, principal: Principal | None) -> None:
+        """Set who the client is, and the size limit of its requests; None for a login that has expired."""
 
     def keep_frame(self) -> None:
         """Keep the frame of the request in work until the request is finished.
@@ -233,7 +231,7 @@ class RequestService(Protocol):
         """Handle one request. Its bytes are valid during the call or, if kept, until the response."""
 
     def frame_limit(self, principal: Principal | None) -> int:
-        """The largest request accepted from this principal, in bytes (`socket.request.max.bytes`)."""
+        """The largest request accepted from this principal, in bytes; None is a client that has not logged in yet."""
 
     def refuse_frame(self, connection: Connection, size: int) -> None:
         """Called for a request over the size limit, before the connection is closed."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.net.buffers import SIZE_FIELD, BufferPool, ReceiveBuffer
-from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Part, Principal, RequestService
+from ottla.net.connection import ANONYMOUS, Part, Principal, RequestService
 from ottla.net.responses import ResponseQueue, read_short, release
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class FramedConnection:
         self._waits_for_room = False
         #: The client's identity; None until it is authenticated.
         self.principal = principal
-        limit = service.frame_limit(principal)
-        self.frame_limit = limit if principal is not None else min(limit, FRAME_LIMIT_BEFORE_AUTHENTICATION)
+        self.frame_limit = service.frame_limit(principal)
         self.listener_name = listener_name
         self.peer_host = stream.peer_host
         self.peer_port = stream.peer_port
@@ -249,10 +248,10 @@ class FramedConnection:
 
     # For handlers
 
-    def authenticate(self, principal: Principal, frame_limit: int) -> None:
-        """Set the authenticated principal and the size limit of its requests."""
+    def set_principal(self, principal: Principal | None) -> None:
+        """Set who the client is, and the size limit of its requests; None for a login that has expired."""
         self.principal = principal
-        self.frame_limit = frame_limit
+        self.frame_limit = self._service.frame_limit(principal)
         self._end_login_time()
 
     def _end_login_time(self) -> None:

@@ -160,7 +160,7 @@ class Acceptor:
         self._connections = connections
         self._report = report
         #: Of single clients.
-        self._client_reports = LimitedReports(report, loop.call_later)
+        self._client_reports = partial(LimitedReports(report, loop.call_later), f"listener {listener_name}")
         self._monotonic_ms = monotonic_ms
         #: How the listener speaks TLS; None if it does not.
         self._tls = tls
@@ -211,7 +211,7 @@ class Acceptor:
             stream.close()
             if not self._refusing:
                 self._refusing = True
-                self._report(
+                self._client_reports(
                     f"refusing connections, now from {stream.peer_host}: {len(self._connections)} are open; "
                     f"max.connections and the limit of open files (ulimit -n) allow {self._connections.limit}, "
                     f"max.connections.per.ip and listener {self._listener_name}'s own limit may allow fewer"
@@ -245,7 +245,6 @@ class Acceptor:
 
     def _login_too_slow(self, connection: Connection) -> None:
         self._client_reports(
-            self._listener_name,
             f"closing the connection of {connection.peer_host}:{connection.peer_port} at listener "
             f"{self._listener_name}: it has not logged in within {LOGIN_LIMIT_S:.0f} s",
         )
@@ -257,7 +256,7 @@ class Acceptor:
             return FramedConnection(loop, PlainStream(loop, stream), service, name, pool, self._principal)
         from ottla.net import tls  # a broker without TLS does not load it
 
-        return tls.connect(loop, stream, service, name, pool, self._tls, partial(self._client_reports, name))
+        return tls.connect(loop, stream, service, name, pool, self._tls, self._client_reports)
 
     def close(self) -> None:
         """Stop accepting."""

@@ -178,7 +178,7 @@ def connect(
         if isinstance(principal, str):
             failed(principal)
         elif principal is not None:
-            connection.authenticate(principal, service.frame_limit(principal))
+            connection.set_principal(principal)
 
     def failed(cause: str) -> None:
         if cause:

@@ -17,6 +17,7 @@ from ottla.assign.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from ottla.groups.classic.group import GroupLimits
 from ottla.groups.events import (
     CommitResult,
     GroupRequest,
@@ -28,7 +29,6 @@ from ottla.groups.events import (
     SyncGroup,
     SyncResult,
 )
-from ottla.groups.group import GroupLimits
 from ottla.rebalance.notation import partitions_text
 from ottla.sim.group_consumer import GROUP_ID, Answer
 from ottla.sim.group_coordinator import Answered, SimulatedCoordinator

@@ -45,7 +45,7 @@ from ottla.client.consumer.membership import (
 )
 from ottla.client.errors import ConnectionLostError
 from ottla.groups import events
-from ottla.groups.offsets import StoredOffset
+from ottla.groups.records import StoredOffset
 from ottla.peer.errors import COORDINATOR_MOVED
 from ottla.sim.group_wire import event_of, response_of
 from ottla.wire.errors import ErrorCode

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.machine import GroupMachine
 from ottla.groups.events import (
     AppendFailed,
     CommitResult,
@@ -15,8 +17,6 @@ from ottla.groups.events import (
     Reply,
     Step,
 )
-from ottla.groups.group import GroupLimits
-from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, UnknownRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard, refused_while_loading
 from ottla.sim.group_consumer import GROUP_ID, TOPIC, Answer, FetchOffsets, LookUpCoordinator, Request
@@ -140,7 +140,7 @@ class SimulatedCoordinator:
         machine = self.machine
         found = {}
         for partition in request.partitions:
-            value = None if machine is None else machine.offsets.get(TOPIC, partition)
+            value = None if machine is None else machine.committed.get((TOPIC, partition))
             found[partition] = 0 if value is None else value.offset
             if found[partition] != self.committed.get(partition, 0):
                 raise Wrong(

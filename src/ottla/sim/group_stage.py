@@ -15,9 +15,9 @@ from functools import partial
 from heapq import heappop, heappush
 
 from ottla.assign.assignor import PartitionAssignor
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.states import GroupState
 from ottla.groups.events import CommitResult, PartitionsChanged, Result
-from ottla.groups.group import GroupLimits
-from ottla.groups.states import GroupState
 from ottla.sim.group_consumer import GROUP_ID, TOPIC, MemberTimes, OwnershipListener, Request, SimulatedConsumer
 from ottla.sim.group_coordinator import Answered, SimulatedCoordinator
 from ottla.sim.witness import Wrong

@@ -13,8 +13,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.server import Broker
-    from ottla.groups.machine import GroupMachine
-    from ottla.groups.membership import GroupMemberState
+    from ottla.groups.view import GroupView, MemberView
 
 TopicAndPartition = tuple[str, int]
 
@@ -46,20 +45,17 @@ class SeenGroup:
 
 def see_group(broker: Broker, group_id: str) -> SeenGroup | None:
     """The group; None where there is none, or where it is being loaded."""
-    machine = broker.groups.describe(group_id)
-    if machine is None or isinstance(machine, ErrorCode):
-        return None
-    return _seen(broker, machine)
+    group = broker.groups.describe(group_id)
+    return None if group is None or isinstance(group, ErrorCode) else _seen(broker, group)
 
 
 def see_groups(broker: Broker) -> list[SeenGroup]:
     """All groups, by their names."""
-    _, machines = broker.groups.groups()
-    return sorted((_seen(broker, machine) for machine in machines), key=lambda group: group.group_id)
+    return sorted((_seen(broker, group) for group in broker.groups.groups()[1]), key=lambda seen: seen.group_id)
 
 
-def _seen(broker: Broker, machine: GroupMachine) -> SeenGroup:
-    committed = {(key[0], key[1]): stored.offset for key, stored in machine.offsets.items()}
+def _seen(broker: Broker, group: GroupView) -> SeenGroup:
+    committed = {key: stored.offset for key, stored in group.committed.items()}
     lag: dict[TopicAndPartition, int] = {}
     for (topic, index), offset in committed.items():
         hosted = broker.partitions.get(topic, index)
@@ -67,10 +63,10 @@ def _seen(broker: Broker, machine: GroupMachine) -> SeenGroup:
             lag[topic, index] = max(0, hosted.log.high_watermark - offset)
     members = tuple(
         SeenMember(member.member_id, member.client_id, member.group_instance_id, _partitions(member.assignment))
-        for member in machine.members
+        for member in group.members
     )
     return SeenGroup(
-        machine.group_id, machine.state.value, machine.generation_id, machine.protocol_name, members, committed, lag
+        group.group_id, group.state.value, group.generation_id, group.protocol_name, members, committed, lag
     )
 
 
@@ -106,7 +102,7 @@ def expire_member(broker: Broker, group_id: str, name: str) -> str:
     return member_id
 
 
-def _group(broker: Broker, group_id: str) -> GroupMachine:
+def _group(broker: Broker, group_id: str) -> GroupView:
     group = broker.groups.describe(group_id)
     if group is None or isinstance(group, ErrorCode):
         _, groups = broker.groups.groups()
@@ -114,7 +110,7 @@ def _group(broker: Broker, group_id: str) -> GroupMachine:
     return group
 
 
-def _described(members: list[GroupMemberState]) -> str:
+def _described(members: list[MemberView]) -> str:
     return listed(
         f"{each.member_id} (client id {each.client_id}"
         + (f", instance id {each.group_instance_id})" if each.group_instance_id is not None else ")")

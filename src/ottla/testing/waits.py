@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.groups.states import GroupState
+from ottla.groups.classic.states import GroupState
 from ottla.testing.errors import TestBrokerError
 from ottla.testing.faults.named import nearest
 from ottla.testing.groups import SeenGroup, see_group

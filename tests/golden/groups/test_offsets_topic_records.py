@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.coordinators.shard_router import partition_of
-from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import (
     GroupMetadataKey,
     GroupMetadataMember,
@@ -20,6 +19,7 @@ from ottla.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     OffsetRecord,
+    StoredOffset,
     decode_record,
     encode_record,
     group_key,

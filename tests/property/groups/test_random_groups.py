@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.assign.consumer_protocol import encode_assignment, encode_subscription
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.states import GroupState
 from ottla.groups.events import (
     DeleteGroup,
     ExpireMember,
@@ -25,9 +27,7 @@ from ottla.groups.events import (
     SyncGroup,
     TopicsDeleted,
 )
-from ottla.groups.group import GroupLimits
-from ottla.groups.offsets import StoredOffset
-from ottla.groups.states import GroupState
+from ottla.groups.records import StoredOffset
 from ottla.wire.errors import ErrorCode
 from scenarios.groups.world import GROUP, World
 from support.random_cases import cases
@@ -237,7 +237,7 @@ def durable(world: World) -> tuple[object, ...]:
         restored.protocol_name,
         restored.members.leader,
         assignments,
-        dict(restored.offsets.items()),
+        dict(restored.committed),
     )
 
 
@@ -250,7 +250,7 @@ def live(world: World) -> tuple[object, ...]:
         machine.protocol_name,
         machine.members.leader,
         {member.member_id: member.assignment for member in machine.members},
-        dict(machine.offsets.items()),
+        dict(machine.committed),
     )
 
 

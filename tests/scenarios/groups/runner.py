@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ottla.assign.consumer_protocol import Assignment, decode_assignment, encode_assignment
+from ottla.groups.classic.group import GroupLimits
 from ottla.groups.events import (
     CommitResult,
     DeleteGroup,
@@ -50,9 +51,7 @@ from ottla.groups.events import (
     TopicsDeleted,
 )
 from ottla.groups.evidence import Evidence
-from ottla.groups.group import GroupLimits
-from ottla.groups.offsets import NO_EXPIRY, StoredOffset
-from ottla.groups.records import LogRecord, OffsetRecord
+from ottla.groups.records import NO_EXPIRY, LogRecord, OffsetRecord, StoredOffset
 from ottla.wire.errors import ErrorCode
 from scenarios.groups.world import GROUP, World
 from support.transcripts import milliseconds, partitions_of, protocols_of, words_of
@@ -234,7 +233,7 @@ class Transcript:
         lines = []
         for where in rest:
             topic, index = where.split(":")
-            found = None if machine is None else machine.offsets.get(topic, int(index))
+            found = None if machine is None else machine.committed.get((topic, int(index)))
             lines.append(f"{where} at {'nothing' if found is None else found.offset}")
         return lines
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.machine import GroupMachine
 from ottla.groups.events import AppendFailed, GroupEvent, Reply, Step
 from ottla.groups.evidence import Evidence
 from ottla.groups.failures import failed_result
-from ottla.groups.group import GroupLimits
-from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, UnknownRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode

@@ -186,8 +186,7 @@ class Scene(SeedRun):
     def delete_topic(self) -> SimulatedProcess:
         """Begin to ask for the deletion of the topic; returns the process that does, again and again."""
         cluster = self.cluster
-        environment = cluster.environment("admin")
-        admin = Admin(bootstrap_servers=cluster.bootstrap_servers, environment=environment, client_id="admin")
+        admin = Admin(**cluster.client_settings("admin"))
         process = cluster.loop.process("admin")
         process.start(_quietly(admin.delete_topics([TOPIC])))
         return process

@@ -183,6 +183,7 @@ class SimulatedCluster:
         self.story = ClusterStory(self.loop)
         self._chance = random.Random(seed)
         self._settings = {**SETTINGS, **(settings or {})}
+        self._protocol = self._settings.get("security.inter.broker.protocol", "PLAINTEXT")
         self._in_racks = in_racks
         self.network = SimulatedNetwork(self.loop, self.number())
         self.zookeeper = SimulatedZooKeeper(
@@ -207,7 +208,7 @@ class SimulatedCluster:
 
     def config(self, broker_id: int, host: str) -> BrokerConfig:
         """The settings of a broker."""
-        own = {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{host}:{PORT}"}
+        own = {"broker.id": str(broker_id), "listeners": f"{self._protocol}://{host}:{PORT}"}
         if self._in_racks:
             own["broker.rack"] = rack_of(broker_id)
         parsed = parse_broker_config(own | self._settings)
@@ -232,6 +233,17 @@ class SimulatedCluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers."""
         return ",".join(f"{each.host}:{PORT}" for each in self.brokers.values())
+
+    def client_settings(self, host: str) -> dict[str, Any]:
+        """Settings of a client on that host, which is its client id, too."""
+        trust = {name: text for name, text in self._settings.items() if name.startswith("ssl.truststore.")}
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "environment": self.environment(host),
+            "client_id": host,
+            "security_protocol": self._protocol,
+            **{name.replace(".", "_"): text for name, text in trust.items()},
+        }
 
     # What is known of it
 

@@ -105,13 +105,7 @@ class ClusterLoad:
         self.events.append(event)
 
     def _settings(self, host: str) -> dict[str, Any]:
-        cluster = self._cluster
-        return {
-            **CLIENT,
-            "bootstrap_servers": cluster.bootstrap_servers,
-            "environment": cluster.environment(host),
-            "client_id": host,
-        }
+        return {**CLIENT, **self._cluster.client_settings(host)}
 
     # Producers
 

@@ -57,13 +57,8 @@ class LogDirSeedRun(SeedRun):
 
     async def _move(self, chance: random.Random) -> None:
         cluster = self.cluster
-        admin = Admin(
-            bootstrap_servers=cluster.bootstrap_servers,
-            environment=cluster.environment("mover"),
-            client_id="mover",
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            default_api_timeout_ms=REQUEST_TIMEOUT_MS,
-        )
+        limits = dict.fromkeys(("request_timeout_ms", "default_api_timeout_ms"), REQUEST_TIMEOUT_MS)
+        admin = Admin(**cluster.client_settings("mover") | limits)
         places = [*self.places, ("__consumer_offsets", 0)]
         while True:
             await asyncio.sleep(chance.uniform(*PAUSE_S))

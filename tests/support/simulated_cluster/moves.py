@@ -71,14 +71,8 @@ class MovingSeedRun(SeedRun):
 
     async def _move(self, chance: random.Random) -> None:
         cluster = self.cluster
-        environment = cluster.environment("mover")
-        admin = Admin(
-            bootstrap_servers=cluster.bootstrap_servers,
-            environment=environment,
-            client_id="mover",
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            default_api_timeout_ms=REQUEST_TIMEOUT_MS,
-        )
+        limits = dict.fromkeys(("request_timeout_ms", "default_api_timeout_ms"), REQUEST_TIMEOUT_MS)
+        admin = Admin(**cluster.client_settings("mover") | limits)
         while True:
             await asyncio.sleep(chance.uniform(*(SOON_S if chance.random() < FOLLOWED else PAUSE_S)))
             if self._is_held:

@@ -16,7 +16,7 @@ import contextvars
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from ottla.env.futures import settle
@@ -24,6 +24,12 @@ from ottla.env.network import LISTEN_BACKLOG, SYSTEM_BUFFER, NetworkError
 from ottla.env.outgoing import SYSTEM_BUFFER_BYTES, Part, Receiver, UnknownHostError
 from ottla.sim.processes import SimulatedProcess, current_process
 from ottla.sim.virtual_loop import VirtualTimeLoop
+from support.simulated_cluster.tls import tls_socket
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from ottla.env.tls import TlsSocket
 
 SEND_BUFFER_BYTES = 256 * 1024
 """Bytes in flight that one end of a connection may have before it has to wait."""
@@ -409,9 +415,15 @@ class SimulatedSocket(_End):
         """See `StreamSocket`; disks of the simulator have no descriptors."""
         raise AssertionError("a file in memory has no descriptor")
 
-    def start_tls(self, context: object) -> NoReturn:
-        """See `StreamSocket`; the network in memory has no TLS."""
-        raise AssertionError("a socket in memory speaks no TLS")
+    def start_tls(self, context: SSLContext) -> TlsSocket:
+        """See `StreamSocket`."""
+        return tls_socket(self, context)
+
+    def peek(self) -> bytes:
+        """The first byte that was received; empty at the end. Raises BlockingIOError where there is none yet."""
+        if not self._received and not self._ended:
+            raise BlockingIOError
+        return bytes(self._received[:1])
 
     def is_broken(self) -> bool:
         """See `StreamSocket`."""

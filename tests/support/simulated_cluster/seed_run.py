@@ -138,8 +138,7 @@ class SeedRun:
 
     async def _create_topic(self) -> None:
         cluster = self.cluster
-        environment = cluster.environment("admin")
-        admin = Admin(bootstrap_servers=cluster.bootstrap_servers, environment=environment, client_id="admin")
+        admin = Admin(**cluster.client_settings("admin"))
         while True:
             try:
                 await admin.create_topics([self.topic])

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ottla.net.connection import Principal
 from ottla.security.jaas import Login
 from ottla.security.sasl import client_exchange
 from ottla.security.scram import SCRAM_MECHANISMS, credential_of, salted_password
@@ -93,3 +94,24 @@ def test_all_brokers_of_a_cluster_show_one_salt_of_an_unknown_user_also_after_a_
         assert shown == [shown[0]] * 3
 
     VirtualCluster(2).run(story)
+
+
+@pytest.mark.parametrize(
+    ("limit", "size", "is_refused"),
+    [("100", 100, False), ("100", 101, True), ("524288", 524_289, True), ("0", 1, True), ("-1", 1_000_000, False)],
+)
+def test_requests_before_a_login_have_a_limit_of_their_own(limit: str, size: int, *, is_refused: bool) -> None:
+    """As Apache Kafka's NetworkReceive takes it: -1 is none, beside that of all requests."""
+
+    async def story(cluster: VirtualCluster) -> None:
+        settings = {"listeners": f"{LISTENER}://broker1:9092", "sasl.server.max.receive.size": limit}
+        broker = await cluster.start(1, **SETTINGS | settings)
+        client = MemoryClient(broker, LISTENER, None)
+        client.stream.feed(size.to_bytes(4, "big"))
+        assert client.connection.closed == is_refused
+        client = MemoryClient(broker, LISTENER, None)
+        client.connection.set_principal(Principal("User", USER))
+        client.stream.feed((10_000_000).to_bytes(4, "big"))
+        assert not client.connection.closed
+
+    VirtualCluster(1).run(story)

@@ -12,7 +12,7 @@ from ottla.broker.dispatch import BEFORE_AUTHENTICATION
 from ottla.broker.served import SERVED
 from ottla.client.errors import AuthenticationError, BrokerError
 from ottla.client.sync import Admin
-from ottla.net.connection import FRAME_LIMIT_BEFORE_AUTHENTICATION, Principal
+from ottla.net.connection import Principal
 from ottla.testing import Broker
 from ottla.wire.apis import API
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -45,6 +45,7 @@ def broker(folder: Path) -> Iterator[Broker]:
         "ssl.endpoint.identification.algorithm": "",
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:admin;User:CN=admin",
+        "sasl.server.max.receive.size": "5000",
     }
     keys = issue(the_authority(), "localhost").key_settings(folder / "broker.pem")
     with Broker(settings=settings | keys | the_authority().trust_settings(folder / "ca.pem")) as broker:
@@ -76,7 +77,7 @@ def test_a_certificate_is_no_login(client: RawClient, key: int) -> None:
 
 
 def test_large_requests_need_a_login(client: RawClient) -> None:
-    client.send_bytes((FRAME_LIMIT_BEFORE_AUTHENTICATION + 1).to_bytes(4, "big"))
+    client.send_bytes((5001).to_bytes(4, "big"))
     assert is_closed(client)
 
 

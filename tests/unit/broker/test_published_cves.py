@@ -17,7 +17,7 @@ from ottla.client.configs.values import default_of
 from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.config.broker import ConfigRefusal, parse_broker_config
 from ottla.env.randomness import Randomness
-from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION, Principal
+from ottla.net.connection import ANONYMOUS, Principal
 from ottla.peer.errors import AuthenticationError
 from ottla.peer.tokens import TokenSource
 from ottla.security.oauth_login import CLIENT_ID, CLIENT_SECRET, ENDPOINT, oauth_login_of
@@ -46,6 +46,8 @@ ROOT = Path(__file__).parents[3]
 READ_T = Access(Operation.READ, ResourceType.TOPIC, "t")
 WRITE_T = Access(Operation.WRITE, ResourceType.TOPIC, "t")
 ALICE = Principal("User", "alice")
+#: The default of `sasl.server.max.receive.size`.
+LIMIT_BEFORE_LOGIN = 524_288
 #: Of memory for each byte that arrived, and beyond that.
 FACTOR, CONSTANT_BYTES = 10, 500_000
 
@@ -189,7 +191,7 @@ FILLER = b"\1" * 500_000
 @pytest.mark.parametrize(
     "sent",
     [
-        (FRAME_LIMIT_BEFORE_AUTHENTICATION + 1).to_bytes(4, "big") + FILLER,
+        (LIMIT_BEFORE_LOGIN + 1).to_bytes(4, "big") + FILLER,
         framed(VERSIONS[:-1] + MANY_TAGS),
         framed(METADATA[:11] + MANY_TAGS + METADATA[12:]),
         framed(VERSIONS[:-1] + varint(2**31 - 1)),

@@ -108,7 +108,9 @@ def test_who_does_not_log_in_is_gone_in_time_whatever_it_sends(sent) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("listener", "principal"), [("PLAINTEXT", ANONYMOUS), (SASL, None)])
+@pytest.mark.parametrize(
+    ("listener", "principal"), [("PLAINTEXT", ANONYMOUS), (SASL, None), (SASL, Principal("User", "ann"))]
+)
 def test_a_flood_of_rubbish_fills_no_log(
     caplog: pytest.LogCaptureFixture, listener: str, principal: Principal | None
 ) -> None:

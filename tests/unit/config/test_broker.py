@@ -181,7 +181,7 @@ def test_what_changes_nothing_is_not_refused(name: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("sasl.kerberos.min.time.before.relogin", "58000"), ("sasl.server.max.receive.size", "7"),
+    [("sasl.kerberos.min.time.before.relogin", "58000"),
      ("ssl.provider", "BC"), ("controller.quorum.fetch.timeout.ms", "5000")],
 )  # fmt: skip
 def test_details_of_features_that_are_off_have_no_effect(name: str, value: str) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from ottla.assign.consumer_protocol import encode_assignment, encode_subscription
 from ottla.groups import evidence as module
+from ottla.groups.classic.membership import GroupMemberState
+from ottla.groups.classic.rebalancing import cause_of
 from ottla.groups.evidence import (
     CAUSE_LIMIT,
     MEMBER_LIMIT,
@@ -19,8 +21,6 @@ from ottla.groups.evidence import (
     partition_count_cause,
     rejoin_cause,
 )
-from ottla.groups.membership import GroupMemberState
-from ottla.groups.rebalancing import cause_of
 
 pytestmark = pytest.mark.spec("G10")
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.groups.offsets import StoredOffset
 from ottla.groups.records import (
     GroupRecord,
     MalformedRecord,
     OffsetCommitKey,
     OffsetCommitValue,
     OffsetRecord,
+    StoredOffset,
     UnknownRecord,
     decode_record,
     encode_record,

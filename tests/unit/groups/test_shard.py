@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ottla.assign.consumer_protocol import encode_subscription
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.states import GroupState
 from ottla.groups.events import (
     CommitResult,
     DeleteGroup,
@@ -24,11 +26,8 @@ from ottla.groups.events import (
     SyncResult,
     TopicsDeleted,
 )
-from ottla.groups.group import GroupLimits
-from ottla.groups.offsets import StoredOffset
-from ottla.groups.records import GroupRecord, OffsetRecord
+from ottla.groups.records import GroupRecord, OffsetRecord, StoredOffset
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
-from ottla.groups.states import GroupState
 from ottla.records.control import TransactionMarker
 from ottla.wire.errors import ErrorCode
 
@@ -127,10 +126,10 @@ def test_transactions_by_their_markers():
     groups.replay(OffsetRecord("i", "t", 0, VALUE), 2, producer_id=8)
     for number, (producer_id, is_commit) in enumerate([(7, True), (8, False), (9, True)]):
         groups.replay_marker(TransactionMarker(producer_id, 0, 0, is_commit), 3 + number)
-    assert groups.machines["g"].offsets.get("t", 0) is None
+    assert groups.machines["g"].committed.get(("t", 0)) is None
     assert groups.machines["i"].offsets.is_unstable("t", 0)
     groups.committed(6)
-    found = {name: machine.offsets.get("t", 0) for name, machine in groups.machines.items()}
+    found = {name: machine.committed.get(("t", 0)) for name, machine in groups.machines.items()}
     assert found == {"g": VALUE, "h": VALUE}, "nothing is left of the aborted one"
 
 
@@ -168,4 +167,4 @@ def test_a_group_ends_and_its_name_is_used_again_for_offsets_only():
     for step in groups.loaded(0):
         groups.settle(step)
     machine = groups.machines["g"]
-    assert (machine.generation_id, len(machine.offsets), groups.loading) == (0, 2, False)
+    assert (machine.generation_id, len(machine.committed), groups.loading) == (0, 2, False)

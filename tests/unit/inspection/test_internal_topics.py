@@ -5,8 +5,7 @@ import struct
 
 import pytest
 
-from ottla.groups.offsets import StoredOffset
-from ottla.groups.records import GroupMetadataValue, GroupRecord, OffsetRecord, encode_record
+from ottla.groups.records import GroupMetadataValue, GroupRecord, OffsetRecord, StoredOffset, encode_record
 from ottla.inspection.internal_topics import Decoder, decode_internal, decoder_for
 from ottla.txn.records import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from ottla.wire.codec import encode

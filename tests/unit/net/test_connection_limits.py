@@ -126,7 +126,7 @@ def test_a_login_has_a_time_limit(logs_in: bool) -> None:
     ((limit_s, too_slow),) = loop.later
     assert limit_s == LOGIN_LIMIT_S
     if logs_in:
-        connection.authenticate(ANONYMOUS, 1)
+        connection.set_principal(ANONYMOUS)
     else:
         too_slow()
         assert reports == ["closing the connection of 127.0.0.1:1 at listener SASL: it has not logged in within 30 s"]
@@ -161,11 +161,11 @@ def test_a_flood_of_refused_clients_is_counted_and_not_logged() -> None:
     loop, lines = HandLoop(), list[str]()
     reports = LimitedReports(lines.append, loop.call_later)
     for _ in range(REPORTS_PER_PERIOD + 990):
-        reports("SSL", "a client is refused")
-    reports("SASL", "another listener's is, too")
+        reports("listener SSL", "a client is refused")
+    reports("listener SASL", "another listener's is, too")
     assert len(lines) == REPORTS_PER_PERIOD + 1
     while loop.later:
         loop.later.pop(0)[1]()
     assert lines[REPORTS_PER_PERIOD + 1 :] == ["990 more lines like the last ones of listener SSL are left out"]
-    reports("SSL", "the next second")
+    reports("listener SSL", "the next second")
     assert lines[-1] == "the next second"

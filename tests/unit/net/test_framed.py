@@ -17,7 +17,6 @@ from ottla.net import responses
 from ottla.net.buffers import LARGE_FRAME, BufferPool
 from ottla.net.connection import (
     ANONYMOUS,
-    FRAME_LIMIT_BEFORE_AUTHENTICATION,
     REQUESTS_PER_SLICE,
     Connection,
     MadePart,
@@ -668,8 +667,8 @@ def test_before_authentication_requests_are_small() -> None:
     stream = PlainStream(loop, TcpSocket(ours, "127.0.0.1", 1))
     connection = FramedConnection(loop, stream, service, "SASL", BufferPool(), principal=None)
     assert connection.principal is None
-    assert connection.frame_limit == FRAME_LIMIT_BEFORE_AUTHENTICATION
-    connection.authenticate(Principal("User", "ann"), service.limit)
+    assert connection.frame_limit == service.limit_before_login
+    connection.set_principal(Principal("User", "ann"))
     assert str(connection.principal) == "User:ann"
     assert connection.frame_limit == 1 << 30
     connection.close()

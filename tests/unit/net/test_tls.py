@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from ottla.env.tls import RECORD_BYTES
-from ottla.net.connection import ANONYMOUS, FRAME_LIMIT_BEFORE_AUTHENTICATION
+from ottla.net.connection import ANONYMOUS
 from ottla.net.responses import SEND_BYTES_PER_SLICE
 from ottla.net.tls import HANDSHAKE_LIMIT_S
 from support.certificates import authority, issue, the_authority
@@ -78,7 +78,7 @@ def until_closed(wired: Wired) -> str:
 
 def test_there_is_no_principal_before_the_handshake(new: Wired) -> None:
     assert new.connection.principal is None
-    assert new.connection.frame_limit == FRAME_LIMIT_BEFORE_AUTHENTICATION
+    assert new.connection.frame_limit == new.service.limit_before_login
     new.shake_hands()
     assert new.connection.principal == ANONYMOUS
     assert new.connection.frame_limit == new.service.limit

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.client.model import TopicPartition
+from ottla.groups.classic.membership import GroupMemberState
 from ottla.groups.evidence import EVIDENCE_TOPIC, Cause, RebalanceRecorder
-from ottla.groups.membership import GroupMemberState
 from ottla.ops import rebalances
 from ottla.ops.rebalances import CAUSE_WORDS, RebalanceLog, cause_in_words, parse_rebalance
 from ottla.records.record import Record, encode_batch

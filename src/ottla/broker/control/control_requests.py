@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from ottla.cluster.control_requests import (
 from ottla.cluster.image import ImageDelta, RoleAction, RoleChange, TopicDelta, TopicImage
 from ottla.cluster.topics import is_internal_topic
 from ottla.env.disk import DiskError
+from ottla.net.reports import LimitedReports, call_later
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import ZERO_UUID
 
@@ -99,6 +101,7 @@ class ControlRequestShell:
         self._has_roles = False
         #: The registration of this broker in which an UpdateMetadata came last.
         self._heard_epoch: int | None = None
+        self._report = partial(LimitedReports(log.warning, call_later), "controllers")
 
     @property
     def has_heard(self) -> bool:
@@ -229,21 +232,15 @@ class ControlRequestShell:
         if refused is ErrorCode.NONE:
             return refused
         if header.is_kraft:
-            log.error(
-                "controller %d is one of KRaft: a cluster that is being moved to KRaft is not supported. Move it back "
-                "to ZooKeeper mode, or take this broker out of it",
-                header.controller_id,
+            self._report(
+                f"controller {header.controller_id} is one of KRaft: a cluster that is being moved to KRaft is not "
+                "supported. Move it back to ZooKeeper mode, or take this broker out of it"
             )
         else:
-            log.warning(
-                "a request of controller %d in epoch %d for registration %d is refused: %s. The newest controller "
-                "epoch is %d, this registration %d",
-                header.controller_id,
-                header.controller_epoch,
-                header.broker_epoch,
-                refused.name,
-                self.machine.controller_epoch,
-                control.membership.broker_epoch,
+            self._report(
+                f"a request of controller {header.controller_id} in epoch {header.controller_epoch} for registration "
+                f"{header.broker_epoch} is refused: {refused.name}. The newest controller epoch is "
+                f"{self.machine.controller_epoch}, this registration {control.membership.broker_epoch}"
             )
         return refused
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.env.disk import Disk
     from ottla.env.executor import Executor
     from ottla.env.randomness import Randomness
+    from ottla.net.tls import TlsTerms
     from ottla.zk.client import ZkClient
     from ottla.zk.server.server import ZooKeeperServer
 
@@ -108,6 +109,7 @@ async def open_coordination(
     clock: Clock,
     randomness: Randomness,
     failed_log_dirs: Collection[str],
+    tls: Mapping[str, TlsTerms],
 ) -> Coordination | str:
     """Open the coordination metadata as configured; a text says why that failed, and what helps."""
     address = config.get_string_or_none("zookeeper.connect")
@@ -132,29 +134,35 @@ async def open_coordination(
             expiry = SessionExpiry(store, clock, zk.notify)
             expiry.start()
             return Coordination(zk, store=store, expiry=expiry)
-        return await _served(store, config, clock, randomness)
+        return await _served(store, config, clock, randomness, tls)
     except TreeDamaged as error:
         return str(error)
     except DiskError as error:
         return f"{error}. {error.cure}, or choose another directory (log.dirs)"
 
 
-async def _served(store: TreeStore, config: BrokerConfig, clock: Clock, randomness: Randomness) -> Coordination | str:
+async def _served(
+    store: TreeStore, config: BrokerConfig, clock: Clock, randomness: Randomness, tls: Mapping[str, TlsTerms]
+) -> Coordination | str:
     """Serve the embedded metadata to other processes as well. Raises `DiskError`."""
     from ottla.zk.server.server import ZooKeeperServer
+    from ottla.zk.server.zoo_cfg import SecureListener
 
     users = _users(config)
     if isinstance(users, str):
         store.close()
         return users
+    host, port = config.listeners[0].host, config.get_int("ottla.zookeeper.port")
+    secured = config.get_string_or_none("ottla.zookeeper.tls.listener")
     server = ZooKeeperServer(
         store,
         clock,
         randomness,
-        config.listeners[0].host,
-        config.get_int("ottla.zookeeper.port"),
+        host,
+        port if secured is None else None,
         on_failure=_metadata_failed,
         users=users,
+        secure=None if secured is None else SecureListener(host, port, lambda: tls[secured].context),
     )
     zk = LocalClient(store, acl_of=secure_embedded_acl if config.get_boolean("zookeeper.set.acl") else embedded_acl)
     try:

@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
 from ottla.broker.coordinators.shard import BrokerRequests, Topics
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
+from ottla.net.reports import LimitedReports, call_later
 from ottla.peer.errors import KNOWN_CODES
 from ottla.records.record import Record, encode_batch
 from ottla.wire.apis import ApiKey
@@ -55,6 +57,7 @@ class EvidenceWriter:
         #: For metrics: records written, and records lost.
         self.written = 0
         self.dropped = 0
+        self._report = partial(LimitedReports(log.warning, call_later), EVIDENCE_TOPIC)
 
     def add(self, notes: Iterable[Evidence]) -> None:
         """Queue evidence; records that cannot be written are counted and dropped."""
@@ -95,7 +98,7 @@ class EvidenceWriter:
             return
         self.dropped += len(records)
         for evidence in records:
-            log.warning("evidence of a rebalance of group %s is lost: %s", evidence.group_id, error.message)
+            self._report(f"evidence of a rebalance of group {evidence.group_id} is lost: {error.message}")
 
     async def _work(self) -> None:
         """Create the topic, and give it what is queued, until nothing is left."""
@@ -114,7 +117,7 @@ class EvidenceWriter:
         if refusal is None:
             return True
         if refusal.error not in TRIED_AGAIN:
-            log.warning("the topic %s cannot be made: %s", EVIDENCE_TOPIC, refusal.message)
+            self._report(f"the topic {EVIDENCE_TOPIC} cannot be made: {refusal.message}")
             self.dropped += len(self._queue)
             self._queue.clear()
         return False

@@ -8,11 +8,11 @@ from ottla.broker.coordinators.evidence import EvidenceWriter
 from ottla.broker.coordinators.rebalance_figures import RebalanceFigures
 from ottla.broker.coordinators.shard import ShardState, UnreadableRecord
 from ottla.broker.coordinators.shard_router import RoutedTopic
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.machine import GroupMachine
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import Result, Step
 from ottla.groups.failures import failed_result
-from ottla.groups.group import GroupLimits
-from ottla.groups.machine import GroupMachine
 from ottla.groups.records import LogRecord, MalformedRecord, UnknownRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode

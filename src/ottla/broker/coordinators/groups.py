@@ -22,6 +22,8 @@ from ottla.cluster.image import ImageDelta, TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.env.clock import Clock
 from ottla.env.randomness import Randomness
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.states import GroupState
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import (
     ExpireMember,
@@ -33,11 +35,9 @@ from ottla.groups.events import (
     Step,
     TopicsDeleted,
 )
-from ottla.groups.group import GroupLimits
-from ottla.groups.machine import GroupMachine
-from ottla.groups.offsets import StoredOffset
+from ottla.groups.records import StoredOffset
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
-from ottla.groups.states import GroupState
+from ottla.groups.view import GroupView
 from ottla.records.compression import Compression
 from ottla.wire.errors import ErrorCode
 
@@ -193,21 +193,21 @@ class GroupCoordinatorService:
             return [(topic, index, None, ErrorCode.NONE) for topic, index in wanted or ()]
         offsets = machine.offsets
         if wanted is None:
-            wanted = [key for key, _ in offsets.items()]
+            wanted = list(offsets.committed)
         found: list[CommittedOffset] = []
         for topic, index in wanted:
             if require_stable and offsets.is_unstable(topic, index):
                 found.append((topic, index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             else:
-                found.append((topic, index, offsets.get(topic, index), ErrorCode.NONE))
+                found.append((topic, index, offsets.committed.get((topic, index)), ErrorCode.NONE))
         return found
 
-    def describe(self, group_id: str) -> GroupMachine | ErrorCode | None:
-        """The group, read-only; None if it does not exist."""
+    def describe(self, group_id: str) -> GroupView | ErrorCode | None:
+        """The group; None if it does not exist."""
         shard = self._shard(group_id, True)
         return shard if isinstance(shard, ErrorCode) else shard.machines.get(group_id)
 
-    def groups(self) -> tuple[ErrorCode, list[GroupMachine]]:
+    def groups(self) -> tuple[ErrorCode, list[GroupView]]:
         """All groups of this broker, read-only, with an error while some are still being loaded."""
         if not self.router.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -272,7 +272,7 @@ class GroupCoordinatorService:
         self.metrics.expired_offsets += max(0, before - self._offset_count())
 
     def _offset_count(self) -> int:
-        return sum(len(machine.offsets) for shard in self._shards.values() for machine in shard.machines.values())
+        return sum(len(machine.committed) for shard in self._shards.values() for machine in shard.machines.values())
 
     def _submit_partition_counts(self, delta: ImageDelta) -> None:
         """Submit changes of partition counts to the groups, as evidence; deleted topics also lose their offsets."""

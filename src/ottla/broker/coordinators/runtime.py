@@ -33,6 +33,7 @@ from ottla.broker.coordinators.shard import (
 )
 from ottla.env.clock import Clock
 from ottla.env.disk import DiskError
+from ottla.net.reports import LimitedReports, call_later
 from ottla.records.compression import Compression
 from ottla.records.control import TransactionMarker, end_transaction_batch
 from ottla.records.record import Record, encode_batch
@@ -105,6 +106,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._report = partial(LimitedReports(kind.log.warning, call_later), kind.topic)
 
     @property
     def loading(self) -> bool:
@@ -285,7 +287,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         appended = self._write(hosted, batch, is_awaited)
         if isinstance(appended, ErrorCode):
             self.metrics.append_failures += 1
-            self._kind.log.warning("an append to %s-%d failed: %s", self._kind.topic, shard.partition, appended.message)
+            self._report(f"an append to {self._kind.topic}-{shard.partition} failed: {appended.message}")
             return appended
         if isinstance(batch, TransactionMarker):
             shard.replay_marker(batch, appended.first_offset)

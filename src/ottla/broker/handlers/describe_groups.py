@@ -11,8 +11,8 @@ from typing import Any
 from ottla.broker.authorization import AUTHORIZED_OPERATIONS_OMITTED, Accesses, on_group
 from ottla.broker.context import RequestContext
 from ottla.cluster.acls import Operation, ResourceType
-from ottla.groups.machine import GroupMachine
-from ottla.groups.states import GroupState
+from ottla.groups.classic.states import GroupState
+from ottla.groups.view import GroupView
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -63,7 +63,7 @@ def _described(context: RequestContext, group_id: str, wants_operations: bool) -
     )
 
 
-def _members(group: GroupMachine) -> Any:
+def _members(group: GroupView) -> Any:
     stable = group.state is GroupState.STABLE
     protocol_name = group.protocol_name
     return mapped(

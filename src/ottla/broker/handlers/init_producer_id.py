@@ -8,8 +8,6 @@ client retries (`UNSUPPORTED_VERSION`). If no block of ids can be written to the
 
 from __future__ import annotations
 
-import logging
-
 from ottla.broker.authorization import Access, Accesses, on_cluster, or_else
 from ottla.broker.context import RequestContext
 from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
@@ -17,8 +15,6 @@ from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-log = logging.getLogger("ottla.broker")
 
 WRITE_OF_ANY_TOPIC = Access(Operation.WRITE, ResourceType.TOPIC, None)
 
@@ -61,7 +57,7 @@ async def _give_out(context: RequestContext) -> None:
     try:
         producer_id = await context.broker.control.producer_ids.next()
     except (*METADATA_ERRORS, ProducerIdsUnavailableError) as error:
-        log.error("no producer ids can be given out: %s", error)
+        context.broker.dispatcher.report_failure(context.connection, error)
         _refuse(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return
     context.reply(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.broker.authorization import Accesses, Unlogged, on_cluster, on_group
 from ottla.broker.context import RequestContext
 from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
-from ottla.groups.machine import GroupMachine
+from ottla.groups.view import GroupView
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.sliced import mapped
 
@@ -37,7 +37,7 @@ async def _list(context: RequestContext, request: ListGroupsRequest) -> None:
     if types and CLASSIC not in types:
         groups = []
     sees_all = context.permits(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    listed: list[GroupMachine] = []
+    listed: list[GroupView] = []
     for number, group in enumerate(groups):
         if number % GROUPS_PER_SLICE == 0:
             await context.broker.slices.point()
@@ -57,7 +57,7 @@ async def _lower_case(context: RequestContext, names: list[str]) -> set[str]:
     return found
 
 
-def _listed(group: GroupMachine) -> ListedGroup:
+def _listed(group: GroupView) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",

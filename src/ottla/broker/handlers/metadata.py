@@ -196,7 +196,6 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
         not errors
         and not broker.control.unheard_topics.names
         and not context.throttle_ms
-        and context.charge is None
         and not (context.permitted is not None and _wants_operations(request))
         and (requested is None or len(requested) <= CACHED_NAMES)
     )
@@ -211,17 +210,24 @@ async def _answer(context: RequestContext, request: MetadataRequest, errors: dic
             None if context.permitted is None else frozenset(context.permitted),
         )
         body = broker.metadata_cache.get(image_version, key)
-        if body is not None:
+        if body is not None and not _is_throttled(context):
             context.reply_body(body)
             return
     response = await broker.slices.through(_response(context, request, errors))
-    if key is None:
+    if key is None or _is_throttled(context):
         await context.replied(response)
         return
     parts, _ = await broker.slices.through(encode_in_slices(response, context.api_version))
     body = b"".join(parts)
     broker.metadata_cache.put(image_version, key, body)
     context.reply_body(body)
+
+
+def _is_throttled(context: RequestContext) -> bool:
+    """Whether the client has to wait, as its response says; what is done from here on counts in no quota."""
+    if context.charge is not None:
+        context.charge.answered(context)
+    return context.throttle_ms > 0
 
 
 def _response(

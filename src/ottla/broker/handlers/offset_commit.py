@@ -13,7 +13,8 @@ from ottla.broker.authorization import Accesses, on_group, on_topics
 from ottla.broker.context import RequestContext
 from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.events import CommitResult, OffsetCommit
-from ottla.groups.offsets import NO_EXPIRY, StoredOffset, metadata_size
+from ottla.groups.offsets import metadata_size
+from ottla.groups.records import NO_EXPIRY, StoredOffset
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -15,7 +15,8 @@ from ottla.broker.authorization import Accesses, on_group, on_topics
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinators.groups import CommittedOffset
 from ottla.cluster.acls import Operation, ResourceType
-from ottla.groups.offsets import NO_LEADER_EPOCH, StoredOffset
+from ottla.groups.records import StoredOffset
+from ottla.records.batch import NO_LEADER_EPOCH
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -57,9 +57,8 @@ async def _take_later(
 
 def _take(context: RequestContext, login: SaslSession, token: bytes) -> Coroutine[object, object, None] | None:
     """Answer a token; where the login has failed, the late answer is what is returned."""
-    frame_limit = context.broker.config.get_int("socket.request.max.bytes")
     try:
-        answer, lifetime_ms = login.step(context.connection, token, frame_limit)
+        answer, lifetime_ms = login.step(context.connection, token)
     except SaslError as error:
         return _fail(context, login.failed(context.connection, error), login.failure_delay_ms)
     context.reply(SaslAuthenticateResponse(error_code=0, auth_bytes=answer, session_lifetime_ms=lifetime_ms))

@@ -22,9 +22,9 @@ from ottla.broker.replicas.leader import Leader
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import NO_LEADER, PartitionImage
 from ottla.env.disk import DiskError
+from ottla.groups.classic.states import GroupState
 from ottla.groups.coordinator import CoordinatorState
-from ottla.groups.machine import GroupMachine
-from ottla.groups.states import GroupState
+from ottla.groups.view import GroupView
 from ottla.storage.log import PartitionLog
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ def _volumes(broker: BrokerServices) -> Iterator[tuple[tuple[str, ...], int, int
 # Groups
 
 
-def _machines(broker: BrokerServices) -> list[GroupMachine]:
+def _all_groups(broker: BrokerServices) -> list[GroupView]:
     return broker.groups.groups()[1]
 
 
 def _groups_in(state: GroupState) -> BrokerMetric:
     def numbers(broker: BrokerServices) -> Iterator[bool]:
-        return (machine.state is state for machine in _machines(broker))
+        return (group.state is state for group in _all_groups(broker))
 
     return kafka(f"{_GROUPS}NumGroups{state.value}", f"Groups in the state {state.value}.", summed(numbers))
 
@@ -107,7 +107,7 @@ def _coordinators(broker: BrokerServices) -> Labelled:
 
 
 def _coordinator_of_each(broker: BrokerServices) -> Labelled:
-    return [((each.group_id,), broker.groups.coordinator_state(each.group_id).value) for each in _machines(broker)]
+    return [((each.group_id,), broker.groups.coordinator_state(each.group_id).value) for each in _all_groups(broker)]
 
 
 _STATES = ", ".join(f"{state.value} {state.label}" for state in CoordinatorState)
@@ -419,13 +419,13 @@ def _of_groups() -> list[BrokerMetric]:
         kafka(
             f"{_GROUPS}NumGroups",
             "Groups that this broker coordinates, and has loaded.",
-            lambda broker: len(_machines(broker)),
+            lambda broker: len(_all_groups(broker)),
         ),
         *(_groups_in(state) for state in GroupState),
         kafka(
             f"{_GROUPS}NumOffsets",
             "Committed offsets of these groups.",
-            summed(lambda broker: (len(machine.offsets) for machine in _machines(broker))),
+            summed(lambda broker: (len(group.committed) for group in _all_groups(broker))),
         ),
         ottla(
             "group_coordinators",

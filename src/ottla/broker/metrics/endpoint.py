@@ -17,6 +17,7 @@ from ottla.broker.slices import LoopSlices
 from ottla.config.broker import BrokerConfig
 from ottla.env.executor import Executor
 from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork
+from ottla.net.reports import LimitedReports
 from ottla.net.streams import PlainStream
 from ottla.net.tls import TlsByteStream, TlsTerms
 from ottla.records.extras import MissingExtraError, require_extra
@@ -38,14 +39,11 @@ LIVE, READY = "/health/live", "/health/ready"
 def listen_for_scrapes(config: BrokerConfig, network: ServerNetwork) -> ListeningSocket | None:
     """Bind `ottla.metrics.host` and `ottla.metrics.port`; None if the port is -1.
 
-    Raises NetworkError if that fails, if the package that formats the metrics is missing, or for TLS of no listener.
+    Raises NetworkError if that fails, or if the package that formats the metrics is missing.
     """
-    port, secured = config.get_int("ottla.metrics.port"), config.get_string_or_none(TLS_LISTENER)
+    port = config.get_int("ottla.metrics.port")
     if port < 0:
         return None
-    if secured is not None and not config.has_tls(secured):
-        names = ", ".join(each.listener_name for each in config.listeners if each.uses_tls) or "none"
-        raise NetworkError(f"{TLS_LISTENER}={secured} names no listener with TLS; those of this broker are: {names}")
     try:
         require_extra("the metrics endpoint", "metrics", "prometheus_client")
     except MissingExtraError as error:
@@ -83,6 +81,7 @@ class MetricsEndpoint:
         )
         self._open: set[_Scrape] = set()
         self._work: set[asyncio.Task[None]] = set()
+        self._report = partial(LimitedReports(log.warning, loop.call_later), "the metrics")
         loop.add_reader(listening.fd, self._on_acceptable)
 
     @property
@@ -103,7 +102,7 @@ class MetricsEndpoint:
         try:
             socket = self._listening.accept()
         except NetworkError as error:
-            log.warning("metrics: %s", error)
+            self._report(f"metrics: {error}")
             return
         if socket is None:
             return
@@ -115,7 +114,13 @@ class MetricsEndpoint:
             secured = TlsByteStream(self._loop, socket.start_tls(self._tls.context))
             scrape = _Scrape(self._loop, secured, self._answer, self._open.discard)
             self._open.add(scrape)
-            secured.begin(lambda certificate: None, scrape.refuse)
+            secured.begin(lambda certificate: None, partial(self._refuse, scrape))
+
+    def _refuse(self, scrape: _Scrape, cause: str) -> None:
+        """Close a connection whose TLS handshake failed."""
+        if cause:
+            self._report(f"metrics: a TLS handshake failed: {cause}")
+        scrape.close()
 
     def _answer(self, request: bytes, done: Callable[[bytes], None]) -> None:
         """Call `done` with the response, at once or when the text is formatted."""
@@ -179,12 +184,6 @@ class _Scrape:
         self._is_closed = False
         self._timer: TimerHandle = loop.call_later(TIMEOUT_S, self.close)  # type: ignore[assignment]
         stream.add_reader(self._on_readable)
-
-    def refuse(self, cause: str) -> None:
-        """Close a connection whose TLS handshake failed."""
-        if cause:
-            log.warning("metrics: a TLS handshake failed: %s", cause)
-        self.close()
 
     def _on_readable(self) -> None:
         room = bytearray(MOST_REQUEST_BYTES)

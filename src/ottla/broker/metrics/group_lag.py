@@ -53,11 +53,11 @@ def _known(broker: BrokerServices, topic: str, index: int) -> Partition | None:
 
 def _look(broker: BrokerServices) -> Generator[None, None, list[Committed]]:
     found: list[Committed] = []
-    for machine in broker.groups.groups()[1]:
-        for (topic, index), stored in tuple(machine.offsets.items()):
+    for group in broker.groups.groups()[1]:
+        for (topic, index), stored in tuple(group.committed.items()):
             partition = _known(broker, topic, index)
             lag = None if partition is None else max(0, partition.log.high_watermark - stored.offset)
-            found.append(Committed(machine.group_id, topic, index, stored.offset, lag))
+            found.append(Committed(group.group_id, topic, index, stored.offset, lag))
             if len(found) % VALUES_PER_PIECE == 0:
                 yield
     return found

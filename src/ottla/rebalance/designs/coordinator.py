@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from ottla.assign.assignor import PartitionAssignor
+from ottla.groups.classic.group import GroupLimits
 from ottla.groups.events import CommitResult, JoinResult, OffsetCommit, SyncGroup
-from ottla.groups.group import GroupLimits
 from ottla.rebalance.designs.churn_script import Action, ChurnScript, Turn
 from ottla.rebalance.designs.consumption import Consumption
 from ottla.rebalance.designs.results import CHANGES, DesignResult, Recorder

@@ -18,8 +18,8 @@ from ottla.assign.consumer_protocol import (
     encode_subscription,
 )
 from ottla.env.environment import Environment
+from ottla.groups.classic.machine import GroupMachine
 from ottla.groups.coordinator import CoordinatorState
-from ottla.groups.machine import GroupMachine
 from ottla.inspection.internal_topics import OFFSETS_TOPIC
 from ottla.peer.connection import PeerConnection, open_connection
 from ottla.peer.errors import KNOWN_CODES, ClientError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from ottla.zk.server.connection import ClientConnection
     from ottla.zk.store import TreeStore
 
-log = logging.getLogger("ottla.zk.server")
-
 Handler: TypeAlias = "Callable[[ClientConnection, int, bytes, int, int], None]"
 CallSoon: TypeAlias = Callable[..., object]
 
@@ -59,6 +56,7 @@ class Requests:
         session_closed: Callable[[ClientConnection, int], None],
         users: Mapping[str, str],
         nonce: Callable[[], str],
+        refused: Callable[[ClientConnection, str], None],
     ) -> None:
         self._store = store
         self._tree = store.tree
@@ -67,6 +65,7 @@ class Requests:
         self._session_closed = session_closed
         self._users = users
         self._nonce = nonce
+        self._refused = refused
         self._handlers: dict[int, Handler] = {
             Op.GET_DATA: self._get_data,
             Op.EXISTS: self._exists,
@@ -273,8 +272,7 @@ class Requests:
         try:
             answer = exchange.step(token)
         except SaslError as error:
-            where = f"{connection.peer_host}:{connection.peer_port}"
-            log.warning("the login of user %r from %s is refused: %s", exchange.user, where, error)
+            self._refused(connection, f"its login as user {exchange.user!r:.100} is refused: {error}")
             connection.answer(xid, 0, AUTH_FAILED_CODE, wire.buffer_body(None))
             connection.close_when_sent()
             return

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.env.disk import DiskError
 from ottla.env.network import NetworkError, listen
+from ottla.net.reports import LimitedReports, call_later
 from ottla.net.streams import PlainStream
 from ottla.security.errors import SecurityError
 from ottla.zk import wire
@@ -106,6 +107,7 @@ class ZooKeeperServer:
         self._secure = secure
         self._listening_for_tls: ListeningSocket | None = None
         self._stopped = False
+        self._report = partial(LimitedReports(log.warning, call_later), "ZooKeeper's clients")
         self._connections: dict[ClientConnection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._by_session: dict[int, ClientConnection] = {}
@@ -153,6 +155,7 @@ class ZooKeeperServer:
             self._session_ended,
             self._users,
             lambda: self._randomness.secret_bytes(NONCE_BYTES).hex(),
+            self.refused,
         )
         now_ms = self._clock.monotonic_ms()
         for session_id, session in self.store.tree.sessions.items():
@@ -189,7 +192,7 @@ class ZooKeeperServer:
             try:
                 socket = listening.accept()
             except NetworkError as error:
-                log.warning("%s", error)
+                self._report(str(error))
                 self._loop.remove_reader(listening.fd)
                 self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
                 return
@@ -197,7 +200,7 @@ class ZooKeeperServer:
                 return
             limit = self.settings.max_client_connections
             if len(self._connections) >= self.settings.max_connections or 0 < limit <= self._per_host[socket.peer_host]:
-                log.warning("too many connections: one from %s is refused", socket.peer_host)
+                self._report(f"too many connections: one from {socket.peer_host} is refused")
                 socket.close()
                 continue
             connection = self._connection(socket, is_secure=listening is self._listening_for_tls)
@@ -212,7 +215,7 @@ class ZooKeeperServer:
         from ottla.security.principal import principal_name
 
         assert self._secure is not None
-        stream = TlsByteStream(self._loop, socket.start_tls(self._secure.context))
+        stream = TlsByteStream(self._loop, socket.start_tls(self._secure.context()))
         connection = ClientConnection(self._loop, stream, self)
 
         def established(certificate: bytes | None) -> None:
@@ -273,7 +276,7 @@ class ZooKeeperServer:
 
     def refused(self, connection: ClientConnection, why: str) -> None:
         """See `Service.refused`."""
-        log.warning("%s:%d is cut off: %s", connection.peer_host, connection.peer_port, why)
+        self._report(f"{connection.peer_host}:{connection.peer_port} is cut off: {why}")
 
     def connection_closed(self, connection: ClientConnection) -> None:
         """See `Service.connection_closed`."""
@@ -353,7 +356,7 @@ class ZooKeeperServer:
         if request.session_id:
             return self.sessions.reconnect(request.session_id, request.password, timeout_ms, now_ms)
         if len(self.sessions) >= MOST_SESSIONS:
-            log.warning("%d sessions live: no more are opened", len(self.sessions))
+            self._report(f"{len(self.sessions)} sessions live: no more are opened")
             return None
         session_id = self._next_session_id
         self._next_session_id += 1
@@ -426,7 +429,8 @@ class ZooKeeperServer:
             zxid=self.store.forced_zxid,
             nodes=len(tree.nodes),
             settings={
-                "clientPort": self.port,
+                "clientPort": -1 if self._listening is None else self.port,
+                "secureClientPort": -1 if self.secure_port is None else self.secure_port,
                 "tickTime": self.settings.tick_time_ms,
                 "maxClientCnxns": self.settings.max_client_connections,
                 "minSessionTimeout": self.settings.agreed_timeout_ms(0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.security.jaas import JaasError
@@ -39,11 +39,11 @@ class ZooConfigError(ValueError):
 
 
 class SecureListener(NamedTuple):
-    """The address for TLS, and its context."""
+    """The address for TLS, and the context for new connections."""
 
     host: str
     port: int
-    context: SSLContext
+    context: Callable[[], SSLContext]
 
 
 class ZooConfig(NamedTuple):
@@ -121,4 +121,4 @@ def _secure(texts: Mapping[str, str]) -> SecureListener | None:
             text = text.replace(ours, name)
         raise ZooConfigError(text) from None
     host = texts.get("secureClientPortAddress", texts.get("clientPortAddress", ""))
-    return SecureListener(host, port, context)
+    return SecureListener(host, port, lambda: context)

@@ -12,9 +12,9 @@ import pytest
 
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.env.disk import DiskError
+from ottla.groups.classic.states import GroupState
 from ottla.groups.coordinator import STATE_OF, CoordinatorState
 from ottla.groups.events import LeaveGroup, LeavingMember
-from ottla.groups.states import GroupState
 from ottla.storage.results import UnreadableRange
 from ottla.wire.errors import ErrorCode
 from unit.broker.coordinators.group_fakes import FakeBroker, FakeLog

@@ -14,11 +14,10 @@ from ottla.assign.consumer_protocol import encode_assignment, encode_subscriptio
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.cluster.image import ImageDelta, PartitionImage
 from ottla.cluster.refusal import TopicRefusal
+from ottla.groups.classic.machine import GroupMachine
+from ottla.groups.classic.states import GroupState
 from ottla.groups.events import DeleteGroup, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, OffsetCommit, SyncGroup
-from ottla.groups.machine import GroupMachine
-from ottla.groups.offsets import StoredOffset
-from ottla.groups.records import OffsetRecord, encode_record
-from ottla.groups.states import GroupState
+from ottla.groups.records import OffsetRecord, StoredOffset, encode_record
 from ottla.records.batch import split_batches
 from ottla.records.control import ControlRecordType, end_transaction_record
 from ottla.records.record import Record, decode_batch, encode_batch
@@ -169,7 +168,7 @@ def test_a_failed_append():
         assert list(answer.errors) == [ErrorCode.NOT_COORDINATOR]
         other = broker.groups.describe("other")
         assert isinstance(other, GroupMachine)
-        assert len(other.offsets) == 0
+        assert len(other.committed) == 0
         assert broker.groups.runtime.metrics.append_failures == 2
         assert broker.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 

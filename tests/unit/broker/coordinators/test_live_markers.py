@@ -13,8 +13,7 @@ from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.server import Broker
 from ottla.groups.events import Batch, OffsetCommit, Step
-from ottla.groups.offsets import StoredOffset
-from ottla.groups.records import OffsetRecord
+from ottla.groups.records import OffsetRecord, StoredOffset
 from ottla.records.control import TransactionMarker
 from ottla.sim.virtual_loop import LoopClock, VirtualTimeLoop, run_in_virtual_time
 from ottla.wire.errors import ErrorCode

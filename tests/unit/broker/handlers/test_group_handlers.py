@@ -195,7 +195,7 @@ async def test_commit_and_fetch(broker: FakeBroker, version: int):
     machine = broker.groups.describe("g")
     assert machine is not None
     assert not isinstance(machine, ErrorCode)
-    kept = machine.offsets.get("t", 0)
+    kept = machine.committed.get(("t", 0))
     assert kept is not None
     assert (kept.expire_timestamp_ms > 0) == bool(retention)
     if version >= 8:
@@ -344,7 +344,7 @@ async def test_a_commit_timestamp_of_version_1_is_kept(broker: FakeBroker):
     request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[at])])
     ask(broker, offset_commit, 1, request)
     machine = broker.groups.describe("g")
-    assert machine.offsets.get("t", 0).commit_timestamp_ms == 77  # type: ignore[union-attr]
+    assert machine.committed.get(("t", 0)).commit_timestamp_ms == 77  # type: ignore[union-attr]
 
 
 @in_loop

@@ -12,7 +12,7 @@ from ottla.broker.metrics.group_lag import written_ms
 from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
 from ottla.groups.events import OffsetCommit
-from ottla.groups.offsets import StoredOffset
+from ottla.groups.records import StoredOffset
 from ottla.records.batch import ATTRIBUTES_AT, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import metadata
 from ottla.broker.quotas.clients import MOST_WINDOWS, ClientQuotas
 from ottla.client.admin import DEFAULT_NAME, ClientQuotaEntity
 from ottla.client.sync import Admin
@@ -190,6 +191,26 @@ def test_time_of_requests(broker: Broker, admin: Admin) -> None:
         assert client.ask(HeartbeatRequest(group_id="g", member_id="m"), HeartbeatResponse, 3).throttle_time_ms == 1_000
     with RawClient(broker.port) as client:
         assert client.metadata("t").throttle_time_ms == 1_000
+
+
+def test_metadata_are_encoded_once_also_with_quotas(
+    broker: Broker, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    make = metadata._response
+    monkeypatch.setattr(metadata, "_response", lambda *all_: made.append(all_) or make(*all_))
+    admin.alter_client_quotas({EVERYONE: {"producer_byte_rate": 1}})
+    with RawClient(broker.port) as client:
+        made.clear()
+        answers = [client.ask(MetadataRequest(topics=None), MetadataResponse, 12) for _ in range(3)]
+        assert len(made) == 1
+        assert answers == [answers[0]] * 3
+        admin.alter_client_quotas({EVERYONE: {"request_percentage": 0.000001}})
+        throttled = client.ask(MetadataRequest(topics=None), MetadataResponse, 12)
+        assert throttled.throttle_time_ms > 0
+        assert throttled.topics == answers[0].topics
+        admin.alter_client_quotas({EVERYONE: {"request_percentage": None}})
+        assert client.ask(MetadataRequest(topics=None), MetadataResponse, 12) == answers[0]
 
 
 @pytest.mark.parametrize("limit", ["NaN", "Infinity", "-Infinity", "1E-320"])

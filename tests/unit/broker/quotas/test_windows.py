@@ -37,6 +37,19 @@ def test_a_client_that_obeys_gets_its_limit() -> None:
     assert sent / 600 == pytest.approx(10_000, rel=0.05)
 
 
+def test_a_client_is_ahead_of_its_limit_by_ten_samples_at_most_and_by_one_before_each_burst() -> None:
+    """The samples but one of a window come at once, and next to nothing until the next window."""
+    rate, now_ms, sent = SampledRate(11, 1000), 0.0, 0
+    ahead: list[list[int]] = [[] for _ in range(50)]
+    while now_ms < 600_000:
+        ahead[int(now_ms / 12_000)].append(sent - round(now_ms * 10))
+        rate.record(7_000, now_ms)
+        sent += 7_000
+        now_ms += 1 + rate.throttle_ms(10_000, now_ms)
+    assert max(map(max, ahead)) == pytest.approx(100_000, abs=7_000)
+    assert all(-1_000 <= min(window) <= 10_000 for window in ahead)
+
+
 def test_a_limit_of_nothing_and_one_that_is_far_exceeded() -> None:
     rate = SampledRate(11, 1000)
     rate.record(1e12, 0)

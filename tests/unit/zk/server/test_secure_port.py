@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from ottla.cli.zookeeper import ZooKeeperOptions, _configured
 from ottla.env.clock import SystemClock
 from ottla.env.randomness import Randomness
+from ottla.testing import Broker
 from ottla.testing.disk_memory import MemoryDisk
+from ottla.testing.errors import TestBrokerError
 from ottla.zk.access import AccessError, access_of_file
 from ottla.zk.client import ZkUnreachableError
 from ottla.zk.kazoo_client import KazooZk, connect_kazoo
@@ -112,6 +115,39 @@ def test_clients_that_are_not_let_in(tmp_path: Path) -> None:
             await zk.close()
 
     asyncio.run(body())
+
+
+def test_a_brokers_own_znodes_are_served_with_the_tls_of_a_listener(tmp_path: Path) -> None:
+    keys = issue(the_authority(), "localhost").key_settings(tmp_path / "broker.pem")
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "ottla.zookeeper.port": "0",
+        "ottla.zookeeper.tls.listener": "SSL",
+        "ssl.client.auth": "required",
+    }
+    settings |= keys | the_authority().trust_settings(tmp_path / "authority.pem")
+    with Broker(settings=settings) as broker:
+        port = broker.server.zookeeper_port
+        assert port
+
+        async def body() -> None:
+            with pytest.raises(ZkUnreachableError):
+                await session(port, client(tmp_path, None), 1_000)
+            ann = await session(port, client(tmp_path, "ann"))
+            assert "ids" in await ann.children("/brokers")
+            with pytest.raises(NoAuthError):
+                await ann.children("/config/users")
+            await ann.close()
+
+        asyncio.run(body())
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(b"ruok")
+            received = b""
+            with suppress(ConnectionResetError):
+                received = plain.recv(100)
+            assert b"imok" not in received
+    with pytest.raises(TestBrokerError, match=r"zookeeper\.tls\.listener=SASL names no listener with TLS; .*: SSL"):
+        Broker(settings=settings | {"ottla.zookeeper.tls.listener": "SASL"}).start()
 
 
 @pytest.mark.parametrize(

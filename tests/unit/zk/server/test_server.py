@@ -19,6 +19,7 @@ from ottla.env.disk import DiskError
 from ottla.env.executor import InlineExecutor
 from ottla.env.network import NetworkError
 from ottla.env.randomness import Randomness
+from ottla.net.reports import REPORTS_PER_PERIOD
 from ottla.testing.disk_faulty import FaultyDisk
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk import wire
@@ -467,6 +468,19 @@ def test_a_defect_ends_its_connection_only(monkeypatch: pytest.MonkeyPatch, capl
             await in_thread(other.read_frame)  # the event, although nobody asks anything
 
     run(body)
+
+
+@pytest.mark.spec("S5")
+def test_a_flood_of_refused_clients_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        async with Served().running() as served:
+            await served.client()
+            connection = next(iter(served.server._connections))
+            for _ in range(5 * REPORTS_PER_PERIOD):  # in one slice of the loop
+                served.server.refused(connection, "its login is refused")
+            assert caplog.text.count("is cut off: its login is refused") == REPORTS_PER_PERIOD
+
+    asyncio.run(body())
 
 
 def test_a_session_whose_end_cannot_be_written_lives_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -120,7 +120,7 @@ def test_a_digest_is_no_super_user_but_guards_its_own_nodes(stranger: KazooClien
     other.close()
 
 
-def test_logins_by_sasl(port: int) -> None:
+def test_logins_by_sasl(port: int, caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         address = f"127.0.0.1:{port}"
         root = await connect_kazoo(address, 10_000, 60_000, access=ZkAccess(SUPER))
@@ -140,6 +140,7 @@ def test_logins_by_sasl(port: int) -> None:
         for login in (Login("ann", "wrong"), Login("eve", "of ann")):
             with pytest.raises(ZkUnreachableError, match=f"refuses the login of user '{login.user}'"):
                 await connect_kazoo(address, 10_000, 60_000, access=ZkAccess(login))
+            assert f"is cut off: its login as user '{login.user}' is refused" in caplog.text
         await ann.close()
         await root.close()
 

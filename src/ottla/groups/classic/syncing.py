@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.groups.classic.group import SYNC
+from ottla.groups.classic.membership import GroupMemberState
+from ottla.groups.classic.rebalancing import RebalancingGroup, StagedKind, cause_of
+from ottla.groups.classic.states import SyncRule
 from ottla.groups.events import Reply, Step, SyncGroup, SyncResult
 from ottla.groups.evidence import Cause
-from ottla.groups.group import SYNC
-from ottla.groups.membership import GroupMemberState
-from ottla.groups.rebalancing import RebalancingGroup, StagedKind, cause_of
-from ottla.groups.states import SyncRule
 from ottla.wire.errors import ErrorCode
 
 

@@ -1,6 +1,6 @@
 """Transitions of a group from one generation to the next, and staged steps. Pure.
 
-`ottla.groups.machine` has the overview; requests are handled in `joining`, `syncing`, `liveness` and `committing`.
+`ottla.groups.classic.machine` has the overview; requests are handled there, and in `joining`, `syncing` and `liveness`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from ottla.groups.classic.group import JOIN, SYNC, Group, GroupLimits
+from ottla.groups.classic.membership import GroupMemberState
+from ottla.groups.classic.states import GroupState
 from ottla.groups.events import Batch, Reply, Step, SyncResult
 from ottla.groups.evidence import Cause, CauseEntry
-from ottla.groups.group import JOIN, SYNC, Group, GroupLimits
-from ottla.groups.membership import GroupMemberState
 from ottla.groups.records import LogRecord
-from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
 
 TOMBSTONES_PER_BATCH = 500
@@ -43,8 +43,8 @@ class StagedStep:
     step: Step
     kind: StagedKind
     now_ms: int
-    replaced: GroupMemberState | None = None
-    replacement: GroupMemberState | None = None
+    replaced: tuple[GroupMemberState, GroupMemberState] | None = None
+    """A static member, and the one in its place."""
 
 
 class RebalancingGroup(Group):
@@ -196,14 +196,13 @@ class RebalancingGroup(Group):
         kind: StagedKind,
         records: Sequence[LogRecord],
         now_ms: int,
-        replaced: GroupMemberState | None = None,
-        replacement: GroupMemberState | None = None,
+        replaced: tuple[GroupMemberState, GroupMemberState] | None = None,
     ) -> None:
         assert not step.batches, self.story()
         size = TOMBSTONES_PER_BATCH if kind is StagedKind.REMOVAL else len(records)
         for start in range(0, len(records), size):
             step.batches.append(Batch(self.partition, records[start : start + size]))
-        self._staged = StagedStep(step, kind, now_ms, replaced, replacement)
+        self._staged = StagedStep(step, kind, now_ms, replaced)
 
     def _new_step(self) -> Step:
         self._steps += 1

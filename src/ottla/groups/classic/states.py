@@ -1,6 +1,6 @@
 """The states of a group, how every request is answered in each, and the transitions: one table.
 
-The group state machine (`ottla.groups.machine`) looks up its rules here and may make no other transition; the
+The group state machine (`ottla.groups.classic.machine`) looks up its rules here and may make no other transition; the
 diagrams of the documentation are drawn from `RULES`. Before the rules of a state apply, a request is checked against
 the membership, and refused alike in every state:
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.groups.classic.membership import GroupMemberState
+from ottla.groups.classic.rebalancing import RebalancingGroup, cause_of
 from ottla.groups.events import (
     UNKNOWN_MEMBER,
     ErrorResult,
@@ -15,8 +17,6 @@ from ottla.groups.events import (
     Step,
 )
 from ottla.groups.evidence import Cause, CauseEntry
-from ottla.groups.membership import GroupMemberState
-from ottla.groups.rebalancing import RebalancingGroup, cause_of
 from ottla.wire.errors import ErrorCode
 
 
@@ -75,12 +75,9 @@ class LivenessHandling(RebalancingGroup):
             self._try_complete_join(step, now_ms)
             return
         member = self.members.get(member_id)
-        if member is None:
-            return
-        if not member.is_new and (member.join_token is not None or member.sync_token is not None):
-            # A member with a parked request is alive; its deadline is set with the response.
-            return
-        self._end_session(member, step, now_ms)
+        # A member with a parked request is alive; its deadline is set with the response.
+        if member is not None and (member.is_new or (member.join_token is None and member.sync_token is None)):
+            self._end_session(member, step, now_ms)
 
     def _expire_member(self, event: ExpireMember, step: Step, now_ms: int) -> None:
         member = self.members.get(event.member_id)

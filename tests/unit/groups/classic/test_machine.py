@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.assign.consumer_protocol import encode_assignment, encode_subscription
+from ottla.groups.classic.group import JOIN, SYNC, GroupLimits
+from ottla.groups.classic.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
+from ottla.groups.classic.machine import GroupMachine
+from ottla.groups.classic.states import GroupState
 from ottla.groups.events import (
     AppendFailed,
     Heartbeat,
@@ -16,11 +20,7 @@ from ottla.groups.events import (
     SyncGroup,
     SyncResult,
 )
-from ottla.groups.group import JOIN, SYNC, GroupLimits
-from ottla.groups.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
-from ottla.groups.machine import GroupMachine
 from ottla.groups.records import GroupRecord
-from ottla.groups.states import GroupState
 from ottla.wire.errors import ErrorCode
 
 METADATA = encode_subscription(["t"])

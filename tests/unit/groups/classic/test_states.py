@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.groups.group import GroupLimits
-from ottla.groups.machine import GroupMachine
-from ottla.groups.states import RULES, GroupState
+from ottla.groups.classic.group import GroupLimits
+from ottla.groups.classic.machine import GroupMachine
+from ottla.groups.classic.states import RULES, GroupState
 from ottla.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.spec("G1")

@@ -11,24 +11,32 @@ log (a generation's members and assignment, offsets, the end of the group) chang
 calls for each record right after it was appended, and for every record of the log when it loads a group. A step with
 batches is therefore *staged*: its effect is prepared, and takes place in `replay`, or is dropped in `AppendFailed`.
 
-Rules by state are in `ottla.groups.states`. Source: Apache Kafka 3.9, `kafka.coordinator.group.GroupCoordinator`;
-KIP-62, 134, 345, 394, 559, 814. Intentional differences: a member with consumer metadata that cannot be parsed is
-refused (`INVALID_REQUEST`), a request superseded by a later one of the same member is answered
-(`REBALANCE_IN_PROGRESS`) instead of never, and a static member that comes back before it revoked what the assignment
-took from it begins a rebalance.
+Rules by state are in `states`. Source: Apache Kafka 3.9, `kafka.coordinator.group.GroupCoordinator`; KIP-62, 134, 345,
+394, 559, 814. Intentional differences: a member with consumer metadata that cannot be parsed is refused
+(`INVALID_REQUEST`), a request superseded by a later one of the same member is answered (`REBALANCE_IN_PROGRESS`)
+instead of never, and a static member that comes back before it revoked what the assignment took from it begins a
+rebalance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE
-from ottla.groups.committing import OffsetHandling
+from ottla.groups.classic.group import JOIN, SYNC, Group
+from ottla.groups.classic.joining import JoinHandling
+from ottla.groups.classic.liveness import LivenessHandling
+from ottla.groups.classic.rebalancing import StagedKind, StagedStep
+from ottla.groups.classic.states import GroupState, OffsetDeleteRule
+from ottla.groups.classic.syncing import SyncHandling
 from ottla.groups.events import (
     AppendFailed,
+    CommitResult,
     DeleteGroup,
     DeleteOffsets,
+    DeleteOffsetsResult,
+    ErrorResult,
     ExpireMember,
     ExpireOffsets,
     GroupEvent,
@@ -45,17 +53,12 @@ from ottla.groups.events import (
 )
 from ottla.groups.evidence import Cause, CauseEntry, partition_count_cause
 from ottla.groups.failures import failed_result, group_write_error
-from ottla.groups.group import JOIN, SYNC, Group
-from ottla.groups.joining import JoinHandling
-from ottla.groups.liveness import LivenessHandling
-from ottla.groups.rebalancing import StagedKind, StagedStep
-from ottla.groups.records import GroupMetadataValue, LogRecord, OffsetRecord
-from ottla.groups.states import GroupState
-from ottla.groups.syncing import SyncHandling
+from ottla.groups.offsets import TopicPartition
+from ottla.groups.records import GroupMetadataValue, GroupRecord, LogRecord, OffsetRecord
 from ottla.wire.errors import ErrorCode
 
 
-class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling):
+class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
     """One group, as a state machine: `handle`, `replay`, `next_deadline_ms`, `expire`, and queries."""
 
     __slots__ = ()
@@ -85,7 +88,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
     def replay(self, record: LogRecord, log_offset: int) -> None:
         """Apply a record that is in the log."""
         if isinstance(record, OffsetRecord):
-            self.offsets.replay((record.topic, record.partition), record.value, log_offset)
+            self.offsets.replay(record, log_offset)
         elif record.value is None:
             self._replay_end()
         else:
@@ -116,6 +119,68 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         self._enter(GroupState.DEAD, now_ms)
         return step
 
+    # Offsets
+
+    def _commit(self, event: OffsetCommit, step: Step, now_ms: int) -> None:
+        self.is_registered = True
+        refusal = self._commit_refusal(event, now_ms)
+        if refusal is not None:
+            step.replies.append(Reply(event.token, CommitResult([refusal] * len(event.offsets))))
+            return
+        errors, records = self.offsets.commit(event.offsets, self.limits.offset_metadata_max_bytes)
+        step.replies.append(Reply(event.token, CommitResult(errors)))
+        if records:
+            self._stage(step, StagedKind.COMMIT, records, now_ms)
+
+    def _delete(self, event: DeleteGroup, step: Step, now_ms: int) -> None:
+        error = self.rules.delete
+        step.replies.append(Reply(event.token, ErrorResult(error)))
+        if error is ErrorCode.NONE:
+            self._remove_offsets(self.offsets.partitions(), step, now_ms, is_deleted=True)
+
+    def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
+        """Delete offsets of topics without subscribers, and an empty group if it has no offsets left."""
+        is_free = self.rules.delete_offsets is OffsetDeleteRule.DELETE
+        if not is_free and self.protocol_type != PROTOCOL_TYPE:
+            step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)))
+            return
+        held = () if is_free else self.subscribed_topics
+        errors = [
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if held is None or topic in held else ErrorCode.NONE
+            for topic, _ in event.partitions
+        ]
+        step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, errors)))
+        present = frozenset(self.offsets.partitions())
+        outcomes = zip(event.partitions, errors, strict=True)
+        keys = list(dict.fromkeys(key for key, error in outcomes if error is ErrorCode.NONE and key in present))
+        self._remove_offsets(keys, step, now_ms)
+
+    def _expire_offsets(self, event: ExpireOffsets, step: Step, now_ms: int) -> None:
+        self._remove_offsets(self._expired_offsets(event.retention_ms, now_ms), step, now_ms)
+
+    def _topics_deleted(self, event: TopicsDeleted, step: Step, now_ms: int) -> None:
+        self._remove_offsets([key for key in self.offsets.partitions() if key[0] in event.topics], step, now_ms)
+
+    def _remove_offsets(
+        self, keys: Sequence[TopicPartition], step: Step, now_ms: int, is_deleted: bool = False
+    ) -> None:
+        """Write tombstones for offsets and, if an empty group has none left, for the group.
+
+        As in Apache Kafka, pending member ids do not keep it. A group that never had members has no record.
+        """
+        records: list[LogRecord] = [*self.offsets.tombstones(keys)]
+        is_last = len(keys) == len(self.offsets.partitions()) and not self.offsets.has_pending
+        if is_deleted or (is_last and self.state is GroupState.EMPTY):
+            for member_id in list(self.members.pending):
+                self._drop_pending(member_id)
+            self.is_registered = False
+            if self.generation_id > 0:
+                records.append(GroupRecord(self.group_id, None))
+        if records:
+            self._stage(step, StagedKind.REMOVAL, records, now_ms)
+
+    # Generations
+
     def _partitions_changed(self, event: PartitionsChanged, step: Step, now_ms: int) -> None:
         """Keep the change, to report it as the cause when the leader rejoins."""
         for topic, (before, now) in event.counts.items():
@@ -128,7 +193,8 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
         if staged is not None and staged.kind is StagedKind.REMOVAL:
             self._enter(GroupState.DEAD, staged.now_ms)
         else:
-            self._forget_generation()
+            # Offsets have their own tombstones, and may outlive it.
+            self._restore(GroupMetadataValue())
 
     def _replay_generation(self, value: GroupMetadataValue) -> None:
         """Apply a generation from the log: the effect of a staged step, or part of loading."""
@@ -139,9 +205,8 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling, OffsetHandling)
             self._become_empty(staged.step, staged.now_ms)
         elif staged.kind is StagedKind.STATIC_MEMBER:
             assert staged.replaced is not None
-            assert staged.replacement is not None
             # The generation's subscribed topics stay, as in Apache Kafka.
-            self._put_in_place(staged.replaced, staged.replacement, staged.now_ms)
+            self._put_in_place(*staged.replaced, staged.now_ms)
         else:
             self._become_stable(value, staged)
 

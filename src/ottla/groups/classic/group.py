@@ -1,13 +1,15 @@
-"""The state of a group: its data and queries. Its behaviour is in `ottla.groups.machine`."""
+"""The state of a group: its data and queries. Its behaviour is in `ottla.groups.classic.machine`."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_assignment, decode_subscription
 from ottla.deadlines import Deadlines
+from ottla.groups.classic.membership import GroupMembers, GroupMemberState
+from ottla.groups.classic.states import RULES, CommitRule, GroupState
 from ottla.groups.events import (
     UNKNOWN_MEMBER,
     JoinedMember,
@@ -19,10 +21,8 @@ from ottla.groups.events import (
     SyncResult,
 )
 from ottla.groups.evidence import Cause, CauseEntry, RebalanceRecorder, owned_partitions
-from ottla.groups.membership import GroupMembers, GroupMemberState
-from ottla.groups.offsets import StoredOffset, StoredOffsets, TopicPartition
-from ottla.groups.records import GroupMetadataMember, GroupMetadataValue, GroupRecord
-from ottla.groups.states import RULES, CommitRule, GroupState
+from ottla.groups.offsets import StoredOffsets, TopicPartition
+from ottla.groups.records import GroupMetadataMember, GroupMetadataValue, GroupRecord, StoredOffset
 from ottla.wire.errors import ErrorCode
 
 STORY_LIMIT = 64
@@ -83,7 +83,7 @@ class Group:
         #: When the state was entered; None if the log does not say (old records).
         self.state_timestamp_ms: int | None = None
         self.members = GroupMembers()
-        self.offsets = StoredOffsets()
+        self.offsets = StoredOffsets(group_id)
         #: Whether it stays until it is deleted or expires, even if nothing would be lost with it.
         self.is_registered = False
         self.deadlines: Deadlines[str] = Deadlines()
@@ -106,6 +106,11 @@ class Group:
         lines = [f"group {self.group_id!r}: {self.state.value}, generation {self.generation_id}"]
         lines += [f"  {at_ms} {text}" for at_ms, text in self._story]
         return "\n".join(lines)
+
+    @property
+    def committed(self) -> Mapping[TopicPartition, StoredOffset]:
+        """Its committed offsets."""
+        return self.offsets.committed
 
     @property
     def is_blank(self) -> bool:
@@ -198,14 +203,11 @@ class Group:
     def _expired_offsets(self, retention_ms: int, now_ms: int) -> list[TopicPartition]:
         """Expired offsets (KIP-211): by the time since the group is empty or, without subscribers, since the commit."""
         if self.protocol_type is not None and self.state is GroupState.EMPTY:
-            since = self.state_timestamp_ms
-            return self.offsets.expired(
-                now_ms, retention_ms, lambda o: o.commit_timestamp_ms if since is None else since
-            )
+            return self.offsets.expired(now_ms, retention_ms, self.state_timestamp_ms)
         if self.protocol_type is None:
-            return self.offsets.expired(now_ms, retention_ms, _commit_timestamp)
+            return self.offsets.expired(now_ms, retention_ms)
         if self.protocol_type == PROTOCOL_TYPE and self.subscribed_topics is not None:
-            return self.offsets.expired(now_ms, retention_ms, _commit_timestamp, self.subscribed_topics)
+            return self.offsets.expired(now_ms, retention_ms, subscribed=self.subscribed_topics)
         return []
 
     def _generation_record(
@@ -271,14 +273,6 @@ class Group:
         self.rules = RULES[self.state]
         self.state_timestamp_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else None
         self.subscribed_topics = self._subscribed_topics()
-
-    def _forget_generation(self) -> None:
-        """Loading: the group ended here. Offsets have their own tombstones, and may outlive it."""
-        self.members = GroupMembers()
-        self.generation_id = 0
-        self.protocol_type = self.protocol_name = self.state_timestamp_ms = self.subscribed_topics = None
-        self.state = GroupState.EMPTY
-        self.rules = RULES[self.state]
 
     def _enter(self, state: GroupState, now_ms: int) -> None:
         assert state in self.rules.exits, f"no way from {self.state.value} to {state.value}\n{self.story()}"
@@ -353,7 +347,3 @@ class Group:
             if self.state is GroupState.PREPARING_REBALANCE:
                 generation += 1
             step.notes.append(recorder.close(generation, self.protocol_name, self.members.leader, self.members, now_ms))
-
-
-def _commit_timestamp(committed: StoredOffset) -> int:
-    return committed.commit_timestamp_ms

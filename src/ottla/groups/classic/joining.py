@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from ottla.assign.consumer_protocol import PROTOCOL_TYPE, Malformed, decode_subscription
+from ottla.groups.classic.membership import GroupMemberState
+from ottla.groups.classic.rebalancing import RebalancingGroup, StagedKind, cause_of
+from ottla.groups.classic.states import GroupState, JoinRule
 from ottla.groups.events import UNKNOWN_MEMBER, JoinGroup, JoinResult, Protocols, Reply, Step
 from ottla.groups.evidence import Cause, CauseEntry, rejoin_cause
-from ottla.groups.membership import GroupMemberState
-from ottla.groups.rebalancing import RebalancingGroup, StagedKind, cause_of
-from ottla.groups.states import GroupState, JoinRule
 from ottla.wire.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -120,7 +120,7 @@ class JoinHandling(RebalancingGroup):
             present = [new if member is old else member for member in self.members]
             assignments = {member.member_id: member.assignment for member in present}
             record = self._generation_record(present, leader, assignments)
-            self._stage(step, StagedKind.STATIC_MEMBER, [record], now_ms, replaced=old, replacement=new)
+            self._stage(step, StagedKind.STATIC_MEMBER, [record], now_ms, (old, new))
             step.replies.append(Reply(event.token, self._static_join_result(event, old, new, present)))
             return
         cause = cause_of(Cause.STATIC_MEMBER_REPLACED, new, now_ms, event.reason)
@@ -134,16 +134,8 @@ class JoinHandling(RebalancingGroup):
 
         From version 9 on the response says so (KIP-814); before, it names the previous member id as the leader.
         """
-        was_leader = self.members.leader == old.member_id
-        result = JoinResult(
-            ErrorCode.NONE,
-            new.member_id,
-            self.generation_id,
-            self.protocol_type,
-            self.protocol_name,
-            self.members.leader or "",
-        )
-        if event.can_skip_assignment and was_leader:
+        result = self._join_result(new)
+        if event.can_skip_assignment and self.members.leader == old.member_id:
             result.leader = new.member_id
             result.skip_assignment = True
             result.members = self._joined_members(present)
@@ -166,8 +158,7 @@ class JoinHandling(RebalancingGroup):
     def _park_join(self, member: GroupMemberState, token: object, step: Step, now_ms: int) -> None:
         superseded = self.members.park_join(member, token)
         if superseded is not None:
-            result = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-            step.replies.append(Reply(superseded, result))
+            step.replies.append(Reply(superseded, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
         if self._recorder is not None:
             self._recorder.joined(member.member_id, now_ms)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.groups.membership import GroupMembers, GroupMemberState
+from ottla.groups.classic.membership import GroupMembers, GroupMemberState
 
 
 def member(member_id: str, *protocols: str, instance: str | None = None, rebalance: int = 10) -> GroupMemberState:

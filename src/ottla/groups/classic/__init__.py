@@ -1,0 +1,1 @@
+"""The classic protocol of groups (JoinGroup, SyncGroup): its table of states and its state machine. Pure."""
