@@ -420,11 +420,7 @@ class Broker:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
         broker_id = control.broker_id
-        evidence_requests = None
-        if coordination.accepts_others:
-            evidence_requests = BrokerRequestSender(
-                control.connector, control.image, timeout_ms=EVIDENCE_TIMEOUT_MS, client_id=ADMIN_CLIENT_ID
-            )
+        evidence_requests = _evidence_requests(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
             self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, evidence_requests
         )
@@ -572,6 +568,13 @@ async def _former_or_new_id(coordination: Coordination, config: BrokerConfig) ->
         return await generate_broker_id(coordination.zk, config)
     log.warning("meta.properties names no broker.id; continuing as broker %d, which holds all topics", former)
     return former
+
+
+def _evidence_requests(control: ControlPlane) -> BrokerRequestSender:
+    """Requests by the client id that Kafka's brokers let write to internal topics."""
+    return BrokerRequestSender(
+        control.connector, control.image, timeout_ms=EVIDENCE_TIMEOUT_MS, client_id=ADMIN_CLIENT_ID
+    )
 
 
 async def _secure(broker: Broker, control: ControlPlane) -> None:
