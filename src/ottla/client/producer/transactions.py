@@ -441,6 +441,34 @@ class ProducerTransactions:
         await self._ask(what, coordinator, request, check, versions=versions)
 
 
+class Consumed:
+    """The progress of a consumer from the beginning of a transaction to its end."""
+
+    def __init__(self, consumer: TransactedConsumer) -> None:
+        self._consumer = consumer
+        self._group = group_of(consumer)
+        self._partitions = set(consumer.positions())
+
+    def offsets(self) -> tuple[OffsetsToSend, GroupMetadata]:
+        """Return the positions and the member whose they are.
+
+        Raises TransactionAbortableError if the transaction may have records whose offsets would not be in it: those of
+        partitions that a rebalance took away, be it to give them back, at an earlier offset.
+        """
+        group = group_of(self._consumer)
+        positions = self._consumer.positions()
+        lost = self._partitions.difference(positions)
+        has_joined = self._group.generation_id != NO_GENERATION
+        if lost or (has_joined and group != self._group):
+            which = f": it has lost {', '.join(map(str, sorted(lost)))}" if lost else ""
+            raise TransactionAbortableError(
+                f"the consumer of group {group.group_id} had a rebalance inside of the transaction{which}; the "
+                "transaction may have records that others read, too. Poll before a transaction, not in it, or commit "
+                "in the rebalance listener"
+            )
+        return positions, group
+
+
 def offsets_to_send(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets for `send_offsets_to_transaction` with their metadata. Raises InvalidArgumentError."""
     wanted = arguments.by_partition("offsets", offsets)

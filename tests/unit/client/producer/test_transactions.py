@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -199,6 +200,47 @@ def test_the_context_initializes_and_sends_the_positions_of_a_consumer(fake):
     fake.run_to_end(body())
     assert fake.ended == [("commit", {P, "g"})]
     assert fake.committed == {P: 9}
+
+
+REBALANCES = {
+    "taken away": ({P: 5}, GROUP, r"lost t-1;"),
+    "all taken away, the next assignment not there yet": ({}, GROUP, r"lost t-0, t-1;"),
+    "taken away and given back": ({P: 5, Q: 1}, replace(GROUP, generation_id=8), r"inside of the transaction;"),
+}
+
+
+@pytest.mark.spec("P6")
+@pytest.mark.parametrize("how", REBALANCES)
+def test_a_rebalance_inside_of_a_context_aborts(fake, how):
+    """The transaction has records of the partitions that were taken away, and without it would lack their offsets."""
+
+    class Read:
+        now = ({P: 4, Q: 7}, GROUP)
+
+        def positions(self):
+            return self.now[0]
+
+        def group_metadata(self):
+            return self.now[1]
+
+    async def work(producer):
+        consumer = Read()
+        *then, message = REBALANCES[how]
+
+        async def rebalanced_inside():
+            async with producer.transaction(consumer):
+                await (await producer.send("t", b"v", partition=0))
+                consumer.now = then
+
+        with pytest.raises(TransactionAbortableError, match=message):
+            await rebalanced_inside()
+        consumer.now = ({P: 4}, replace(GROUP, generation_id=-1))
+        async with producer.transaction(consumer):  # joins in it
+            consumer.now = ({P: 5, Q: 1}, GROUP)
+
+    producing(fake, work)
+    assert fake.ended == [("abort", {P}), ("commit", {"g"})]
+    assert fake.committed == {P: 5, Q: 1}
 
 
 @pytest.mark.spec("P6")
