@@ -210,8 +210,8 @@ class ProducerTransactions:
 
     @property
     def is_new(self) -> bool:
-        """Whether `initialize` was not called yet."""
-        return self.state.phase is TransactionPhase.UNINITIALIZED
+        """Whether `initialize` has not succeeded yet."""
+        return self.is_enabled and self.state.refusal(TransactionCall.INIT) is None
 
     @property
     def is_open(self) -> bool:

@@ -400,6 +400,28 @@ def test_a_call_that_ran_out_of_time_is_called_again(fake, api_key, method):
 
 
 @pytest.mark.spec("X3")
+def test_a_context_that_got_no_producer_id_in_time_gets_one_the_next_time(fake):
+    async def body():
+        made = Producer(
+            bootstrap_servers=fake.bootstrap,
+            environment=fake.environment,
+            transactional_id="x",
+            **{**QUICK_PRODUCER, "max_block_ms": 1000},
+        )
+        async with made as producer:
+            fake.faults[ApiKey.INIT_PRODUCER_ID].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
+            with pytest.raises(ClientTimeoutError):
+                async with producer.transaction():
+                    pass
+            fake.faults[ApiKey.INIT_PRODUCER_ID].clear()
+            async with producer.transaction():
+                await producer.send("t", b"v", partition=0)
+
+    fake.run_to_end(body())
+    assert fake.ended == [("commit", {P})]
+
+
+@pytest.mark.spec("X3")
 def test_an_abort_that_ran_out_of_time_is_called_again(fake):
     async def work(producer):
         await producer.begin_transaction()
