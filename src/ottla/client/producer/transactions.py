@@ -192,8 +192,7 @@ class ProducerTransactions:
             self._check(TransactionCall.ABORT)
             self._move(TransactionPhase.ABORTING)
             deadline_ms = self._deadline_ms()
-            aborted = TransactionAbortedError("the transaction was aborted before the record was sent")
-            self._completion.fail_all(aborted, only_unsent=True)
+            self._fail_batches()
             if self._adding is not None:
                 await asyncio.wait([self._adding], timeout=self._left_ms(deadline_ms) / 1000)
             await self._drain_until(deadline_ms, TransactionCall.ABORT)
@@ -265,10 +264,15 @@ class ProducerTransactions:
             asyncio.get_running_loop().call_soon(self._fail_batches)
 
     def _fail_batches(self) -> None:
-        """Fail the batches that cannot be sent in this state."""
-        refusal = self.state.refusal(TransactionCall.SEND)
-        if refusal is not None and self.state.error is not None:
-            self._completion.fail_all(refusal, only_unsent=self.state.phase is not TransactionPhase.FATAL_ERROR)
+        """Fail the batches that cannot be sent in this state, if it is one that ends the transaction without them."""
+        phase = self.state.phase
+        error: ClientError | None = None
+        if phase is TransactionPhase.ABORTING:
+            error = TransactionAbortedError("the transaction was aborted before the record was sent")
+        elif self.state.error is not None:
+            error = self.state.refusal(TransactionCall.SEND)
+        if error is not None:
+            self._completion.fail_all(error, only_unsent=phase is not TransactionPhase.FATAL_ERROR)
 
     # Requests
 
@@ -348,8 +352,13 @@ class ProducerTransactions:
         what = f"having the transaction of transactional id {self._id} {verb}"
         await self._ask(what, self._coordinator, request, check, deadline_ms)
 
-    def add_partitions(self) -> None:
-        """Begin to add the partitions with waiting batches, unless others are being added: they follow."""
+    def proceed(self) -> None:
+        """After each round of the sender: add the partitions with waiting batches, or fail batches that come too late.
+
+        Another thread may have been about to append a record when the state changed. It must neither wait for ever nor
+        for the next transaction. While partitions are being added, others follow.
+        """
+        self._fail_batches()
         if self.state.to_add and self._adding is None:
             self._adding = self._spawn(self._add_partitions())
 

@@ -670,6 +670,45 @@ def test_an_abort_waits_for_what_is_on_its_way(fake):
     assert fake.ended == [("abort", {P})]
 
 
+# Other threads
+
+
+def slip_in(producer, value, partition=0):
+    """The future of a record whose thread had asked before the state changed whether it may send."""
+    delegate = producer._delegate
+    refusal, delegate.refusal = delegate.refusal, None
+    try:
+        return delegate.take("t", partition, None, None, value, ())
+    finally:
+        delegate.refusal = refusal
+
+
+@pytest.mark.spec("P6", "X3")
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.END_TXN])
+def test_an_abort_fails_the_records_that_other_threads_were_about_to_send(fake, api_key):
+    """They are not waited for, and not part of the next transaction."""
+
+    async def work(producer):
+        await producer.begin_transaction()
+        fake.faults[api_key].append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # a pause
+        await producer.send("t", b"sent", partition=0)
+        await until(lambda: fake.asked(ApiKey.PRODUCE))
+        aborting = asyncio.get_running_loop().create_task(producer.abort_transaction())
+        await asyncio.sleep(0)
+        await until(lambda: fake.asked(api_key))
+        late = slip_in(producer, b"late")
+        with pytest.raises(TransactionAbortedError):
+            await late
+        assert not aborting.done()
+        await aborting
+        async with producer.transaction():
+            await producer.send("t", b"next", partition=0)
+
+    producing(fake, work)
+    assert values(fake) == [b"sent", b"next"]
+    assert fake.ended == [("abort", {P}), ("commit", {P})]
+
+
 # Without an event loop
 
 
