@@ -180,8 +180,9 @@ class ProducerTransactions:
             self._check(TransactionCall.COMMIT)
             self._move(TransactionPhase.COMMITTING)
             deadline_ms = self._deadline_ms()
-            await self._drain_until(deadline_ms, TransactionCall.COMMIT)
-            self.state.end()
+            if not self.state.is_ending:
+                await self._drain_until(deadline_ms, TransactionCall.COMMIT)
+                self.state.end()
             if self.state.has_end:
                 await self._end(deadline_ms, committed=True)
             self._move(TransactionPhase.READY)
@@ -248,7 +249,8 @@ class ProducerTransactions:
     def batch_failed(self, batch: ProducerBatch, error: ClientError) -> None:
         """Record the failure of a batch; a transaction without it must not be committed."""
         self._failures.add(batch, error)
-        if not self.is_enabled or isinstance(error, ClientClosedError):
+        is_too_late = self.state.is_ending and batch.base_sequence == NO_SEQUENCE  # for this transaction
+        if not self.is_enabled or is_too_late or isinstance(error, ClientClosedError):
             return
         handling = handling_of(ApiKey.PRODUCE, error)
         if handling is ErrorHandling.ABORT_AND_RENEW and batch.base_sequence == NO_SEQUENCE:
