@@ -65,6 +65,12 @@ KEEPS_ID = (3, 5)
 KNOWS_MEMBERS = (3, 4)
 """Versions of TxnOffsetCommit with generation and member (KIP-447, Apache Kafka 2.5)."""
 NO_GENERATION = -1
+UNDER_WAY = (
+    TransactionPhase.IN_TRANSACTION,
+    TransactionPhase.COMMITTING,
+    TransactionPhase.ABORTING,
+    TransactionPhase.ABORTABLE_ERROR,
+)
 NO_TRANSACTIONAL_ID = (
     "this producer has no transactions; set transactional.id to a name that it keeps across restarts, and that no "
     "other running producer has"
@@ -190,23 +196,26 @@ class ProducerTransactions:
     async def abort(self) -> None:
         """Fail what is not sent yet, wait for what is, then abort, and get a new epoch where one is needed."""
         async with self._calls:
-            self._check(TransactionCall.ABORT)
-            self._move(TransactionPhase.ABORTING)
-            deadline_ms = self._deadline_ms()
-            self._fail_batches()
-            if self._adding is not None:
-                await asyncio.wait([self._adding], timeout=self._left_ms(deadline_ms) / 1000)
-            await self._drain_until(deadline_ms, TransactionCall.ABORT)
-            if self.state.has_end:
-                try:
-                    await self._end(deadline_ms, committed=False)
-                except TransactionAbortableError:
-                    self.state.needs_epoch = True  # the coordinator does not know the producer any more
-                self.state.has_end = False
-            if self.state.needs_epoch:
-                await self._identify(self._identity, deadline_ms)
-            self._failures.take()
-            self._move(TransactionPhase.READY)
+            await self._abort()
+
+    async def _abort(self) -> None:
+        self._check(TransactionCall.ABORT)
+        self._move(TransactionPhase.ABORTING)
+        deadline_ms = self._deadline_ms()
+        self._fail_batches()
+        if self._adding is not None:
+            await asyncio.wait([self._adding], timeout=self._left_ms(deadline_ms) / 1000)
+        await self._drain_until(deadline_ms, TransactionCall.ABORT)
+        if self.state.has_end:
+            try:
+                await self._end(deadline_ms, committed=False)
+            except TransactionAbortableError:
+                self.state.needs_epoch = True  # the coordinator does not know the producer any more
+            self.state.has_end = False
+        if self.state.needs_epoch:
+            await self._identify(self._identity, deadline_ms)
+        self._failures.take()
+        self._move(TransactionPhase.READY)
 
     @property
     def is_new(self) -> bool:
@@ -219,13 +228,16 @@ class ProducerTransactions:
         return self.is_enabled and self.state.refusal(TransactionCall.ABORT) is None
 
     async def close(self, timeout_ms: float | None) -> None:
-        """Abort an open transaction; where that fails, its timeout ends it."""
-        if not self.is_open:
+        """Let a commit or an abort end, and abort what is open; where that fails, the transaction's timeout ends it."""
+        if self.state.phase not in UNDER_WAY:
             return
-        logger.warning("a producer is closed with an open transaction (transactional.id=%s); it is aborted", self._id)
         try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self.abort()
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000), self._calls:
+                if self.is_open:
+                    logger.warning(
+                        "a producer is closed with an open transaction (transactional.id=%s); it is aborted", self._id
+                    )
+                    await self._abort()
         except (ClientError, TimeoutError) as error:
             logger.warning("the transaction is not aborted, and ends after transaction.timeout.ms: %r", error)
 

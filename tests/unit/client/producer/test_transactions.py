@@ -653,6 +653,25 @@ def test_close_aborts_what_is_open(fake, caplog):
 
 
 @pytest.mark.spec("P6")
+@pytest.mark.parametrize("method", ["commit_transaction", "abort_transaction"])
+def test_close_lets_the_end_of_a_transaction_come_first(fake, caplog, method):
+    """Else nobody would know whether what another task commits is committed."""
+
+    async def work(producer):
+        await producer.begin_transaction()
+        await (await producer.send("t", b"v", partition=0))
+        fake.faults[ApiKey.END_TXN].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3)
+        ending = asyncio.get_running_loop().create_task(getattr(producer, method)())
+        await until(lambda: fake.asked(ApiKey.END_TXN))
+        await producer.close()
+        await ending
+
+    producing(fake, work)
+    assert fake.ended == [(method.partition("_")[0], {P})]
+    assert "abort" not in caplog.text
+
+
+@pytest.mark.spec("P6")
 def test_an_abort_waits_for_what_is_on_its_way(fake):
     """Else the broker might write a record behind the marker, into the next transaction."""
 
