@@ -26,6 +26,7 @@ from ottla.client.errors import (
 from ottla.client.sync import Producer as SyncProducer
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from support.fake_cluster import SILENT
 from support.fake_transactions import TransactionalFakes, VirtualTransactionalFakes
 from support.quick_settings import QUICK_PRODUCER
 
@@ -669,6 +670,22 @@ def test_close_lets_the_end_of_a_transaction_come_first(fake, caplog, method):
     producing(fake, work)
     assert fake.ended == [(method.partition("_")[0], {P})]
     assert "abort" not in caplog.text
+
+
+@pytest.mark.spec("P6", "X3")
+def test_close_takes_no_longer_than_its_timeout(fake):
+    async def work(producer):
+        await producer.begin_transaction()
+        fake.faults[ApiKey.PRODUCE].extend([SILENT] * 1000)
+        await producer.send("t", b"v", partition=0)
+        await until(lambda: fake.asked(ApiKey.PRODUCE))
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        with pytest.raises(DeliveryError):
+            await producer.close(timeout_ms=1000)
+        return loop.time() - before
+
+    assert producing(fake, work) < 1.5
 
 
 @pytest.mark.spec("P6")
