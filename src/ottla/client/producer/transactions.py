@@ -465,9 +465,17 @@ class ProducerTransactions:
 
 
 class Consumed:
-    """The progress of a consumer from the beginning of a transaction to its end."""
+    """The progress of a consumer from the beginning of a transaction to its end.
+
+    Raises InvalidArgumentError for a consumer that commits by itself: it would also commit what is aborted.
+    """
 
     def __init__(self, consumer: TransactedConsumer) -> None:
+        if getattr(getattr(consumer, "config", None), "enable_auto_commit", False):
+            raise InvalidArgumentError(
+                "the consumer commits its positions by itself, also those of transactions that are aborted; give it "
+                "enable.auto.commit=false"
+            )
         self._consumer = consumer
         self._group = group_of(consumer)
         self._partitions = set(consumer.positions())

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.assign.assignor import GroupMetadata
-from ottla.client import OffsetAndMetadata, Producer, TopicPartition
+from ottla.client import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from ottla.client.errors import (
     AuthorizationError,
     BrokerError,
@@ -23,6 +23,7 @@ from ottla.client.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
+from ottla.client.sync import Consumer as SyncConsumer
 from ottla.client.sync import Producer as SyncProducer
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -242,6 +243,26 @@ def test_a_rebalance_inside_of_a_context_aborts(fake, how):
     producing(fake, work)
     assert fake.ended == [("abort", {P}), ("commit", {"g"})]
     assert fake.committed == {P: 5, Q: 1}
+
+
+@pytest.mark.spec("P6")
+def test_a_context_refuses_a_consumer_that_commits_by_itself(fake):
+    """It would commit the positions of a transaction that is aborted: when it is closed, say."""
+
+    async def work(producer):
+        servers = {"bootstrap_servers": fake.bootstrap, "group_id": "g"}
+        consumer = Consumer(**servers, environment=fake.environment)
+        with SyncConsumer(**servers) as blocking:
+            for each in (consumer, blocking):
+                with pytest.raises(InvalidArgumentError, match=r"give it enable\.auto\.commit=false"):
+                    async with producer.transaction(each):
+                        pass
+        await consumer.close()
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+
+    producing(fake, work)
+    assert fake.ended == []
 
 
 @pytest.mark.spec("P6")
