@@ -172,9 +172,10 @@ class ProducerTransactions:
             self._check(TransactionCall.SEND_OFFSETS)
             if not offsets:
                 return
+            deadline_ms = self._deadline_ms()
             try:
-                await self._add_offsets(group.group_id)
-                await self._commit_offsets(offsets, group)
+                await self._add_offsets(group.group_id, deadline_ms)
+                await self._commit_offsets(offsets, group, deadline_ms)
             except asyncio.CancelledError:
                 what = "send_offsets_to_transaction was cancelled, and its outcome is not known"
                 self._failed(ClientError(what), ErrorHandling.ABORT_AND_RENEW)
@@ -414,7 +415,7 @@ class ProducerTransactions:
         what = f"adding partitions to the transaction of transactional id {self._id}"
         await self._ask(what, self._coordinator, request, check, timeout_ms=self._config.delivery_timeout_ms)
 
-    async def _add_offsets(self, group_id: str) -> None:
+    async def _add_offsets(self, group_id: str, deadline_ms: float) -> None:
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=self._identity.producer_id,
@@ -427,10 +428,12 @@ class ProducerTransactions:
             self._check_code(self._coordinator, answer.error_code, context)
 
         self.state.adds_offsets()
-        await self._ask(f"adding offsets of group {group_id}", self._coordinator, request, check)
+        await self._ask(f"adding offsets of group {group_id}", self._coordinator, request, check, deadline_ms)
         self.state.offsets_added()
 
-    async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline_ms: float
+    ) -> None:
         coordinator = self._groups.setdefault(group.group_id, GroupCoordinator(self._cluster, group.group_id))
         wanted = {
             partition: TxnOffsetCommitRequestPartition(
@@ -461,7 +464,7 @@ class ProducerTransactions:
         is_member = bool(group.member_id) or group.generation_id != NO_GENERATION or group.group_instance_id is not None
         versions = KNOWS_MEMBERS if is_member else None
         what = f"sending offsets of group {group.group_id} to the transaction"
-        await self._ask(what, coordinator, request, check, versions=versions)
+        await self._ask(what, coordinator, request, check, deadline_ms, versions)
 
 
 class Consumed:

@@ -573,6 +573,24 @@ def test_offsets_that_ran_out_of_time_abort_the_transaction(fake):
     assert fake.ended == [("abort", {"g"})]
 
 
+@pytest.mark.spec("X3")
+def test_offsets_take_no_longer_than_their_time_with_both_coordinators(fake):
+    async def work(producer):
+        await producer.begin_transaction()
+        fake.faults[ApiKey.ADD_OFFSETS_TO_TXN].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 8)
+        fake.faults[ApiKey.TXN_OFFSET_COMMIT].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        with pytest.raises(TransactionAbortableError, match="did not succeed within 1000 ms"):
+            await producer.send_offsets_to_transaction({P: 1}, GROUP)
+        spent = loop.time() - before
+        await producer.abort_transaction()
+        return spent
+
+    pause = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 100}
+    assert producing(fake, work, settings={"max_block_ms": 1000} | pause) < 1.2
+
+
 # Errors: the producer must be closed
 
 
