@@ -261,8 +261,14 @@ class ProducerTransaction:
             self.phase, self.error = TransactionPhase.ABORTABLE_ERROR, error
             self.to_add.clear()
 
+    @property
+    def takes_records(self) -> bool:
+        """Whether records that were accepted are part of the transaction."""
+        may_take = self.phase in (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
+        return may_take and not self.is_ending
+
     def end(self) -> None:
-        """All records are acknowledged: one that another thread sends now is for the next transaction."""
+        """All records are acknowledged: one that another thread sends now is too late."""
         self.is_ending = True
 
     def may_send(self, partition: TopicPartition, *, is_new: bool) -> bool:
@@ -270,11 +276,10 @@ class ProducerTransaction:
 
         A partition that is not part of the transaction yet is added `to_add`.
         """
-        takes_more = self.phase in (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
-        takes_more = takes_more and not self.is_ending
+        takes_records = self.takes_records
         if partition in self.partitions:
-            return takes_more or not is_new
-        if takes_more and partition not in self._being_added:
+            return takes_records or not is_new
+        if takes_records and partition not in self._being_added:
             self.to_add[partition] = None
         return False
 

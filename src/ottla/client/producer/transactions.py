@@ -187,9 +187,8 @@ class ProducerTransactions:
             self._check(TransactionCall.COMMIT)
             self._move(TransactionPhase.COMMITTING)
             deadline_ms = self._deadline_ms()
-            if not self.state.is_ending:
-                await self._drain_until(deadline_ms, TransactionCall.COMMIT)
-                self.state.end()
+            await self._drain_until(deadline_ms, TransactionCall.COMMIT)
+            self.state.end()
             if self.state.has_end:
                 await self._end(deadline_ms, committed=True)
             self._move(TransactionPhase.READY)
@@ -279,13 +278,13 @@ class ProducerTransactions:
             asyncio.get_running_loop().call_soon(self._fail_batches)
 
     def _fail_batches(self) -> None:
-        """Fail the batches that cannot be sent in this state, if it is one that ends the transaction without them."""
+        """Fail the batches that cannot be sent in this state."""
+        if self.state.takes_records:
+            return
         phase = self.state.phase
-        error: ClientError | None = None
+        error: ClientError | None = self.state.refusal(TransactionCall.SEND)
         if phase is TransactionPhase.ABORTING:
             error = TransactionAbortedError("the transaction was aborted before the record was sent")
-        elif self.state.error is not None:
-            error = self.state.refusal(TransactionCall.SEND)
         if error is not None:
             self._completion.fail_all(error, only_unsent=phase is not TransactionPhase.FATAL_ERROR)
 
@@ -370,8 +369,8 @@ class ProducerTransactions:
     def proceed(self) -> None:
         """After each round of the sender: add the partitions with waiting batches, or fail batches that come too late.
 
-        Another thread may have been about to append a record when the state changed. It must neither wait for ever nor
-        for the next transaction. While partitions are being added, others follow.
+        Another thread may have been about to append a record when the state changed. It must neither wait nor be part
+        of the next transaction. While partitions are being added, others follow.
         """
         self._fail_batches()
         if self.state.to_add and self._adding is None:

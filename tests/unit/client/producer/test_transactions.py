@@ -785,7 +785,7 @@ def test_an_abort_fails_the_records_that_other_threads_were_about_to_send(fake, 
 
 
 @pytest.mark.spec("P6", "X3")
-def test_a_record_that_was_too_late_for_a_commit_does_not_fail_it(fake):
+def test_a_record_that_is_too_late_for_a_commit_is_refused_and_does_not_delay_it(fake):
     async def work(producer):
         await producer.begin_transaction()
         fake.faults[ApiKey.END_TXN].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
@@ -793,38 +793,35 @@ def test_a_record_that_was_too_late_for_a_commit_does_not_fail_it(fake):
         committing = asyncio.get_running_loop().create_task(producer.commit_transaction())
         await until(lambda: fake.asked(ApiKey.END_TXN))
         late = slip_in(producer, b"late")
-        with pytest.raises(ClientTimeoutError, match="never sent"):
+        with pytest.raises(IllegalStateError, match="commit_transaction has not ended"):
             await late
-        fake.faults[ApiKey.END_TXN].clear()
-        await committing
-        async with producer.transaction():
-            await producer.send("t", b"next", partition=0)
-
-    times = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1000, "max_block_ms": 60_000}
-    producing(fake, work, settings=times)
-    assert values(fake) == [b"kept", b"next"]
-    assert fake.ended == [("commit", {P}), ("commit", {P})]
-
-
-@pytest.mark.spec("P6", "X3")
-def test_a_commit_that_is_called_again_does_not_wait_for_a_record_that_was_too_late(fake):
-    async def work(producer):
-        await producer.begin_transaction()
-        fake.faults[ApiKey.END_TXN].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
-        await producer.send("t", b"kept", partition=0)
-        committing = asyncio.get_running_loop().create_task(producer.commit_transaction())
-        await until(lambda: fake.asked(ApiKey.END_TXN))
-        late = slip_in(producer, b"late")
         with pytest.raises(ClientTimeoutError, match="within 1000 ms"):
             await committing
         fake.faults[ApiKey.END_TXN].clear()
         await producer.commit_transaction()
         async with producer.transaction():
-            await late
+            await producer.send("t", b"next", partition=0)
 
     producing(fake, work, settings={"max_block_ms": 1000})
-    assert values(fake) == [b"kept", b"late"]
+    assert values(fake) == [b"kept", b"next"]
     assert fake.ended == [("commit", {P}), ("commit", {P})]
+
+
+@pytest.mark.spec("P6", "X3")
+def test_a_record_between_two_transactions_is_refused_and_not_waited_for(fake):
+    async def work(producer):
+        async with producer.transaction():
+            await producer.send("t", b"kept", partition=0)
+        late = slip_in(producer, b"late")
+        with pytest.raises(DeliveryError, match="no transaction is open"):
+            await producer.flush(timeout_ms=1000)
+        with pytest.raises(IllegalStateError):
+            await late
+        async with producer.transaction():
+            await producer.send("t", b"next", partition=0)
+
+    producing(fake, work)
+    assert values(fake) == [b"kept", b"next"]
 
 
 # Without an event loop
