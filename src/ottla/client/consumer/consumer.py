@@ -333,13 +333,10 @@ class Consumer(MethodHints, Generic[K, V]):
             )
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each assigned partition, as `commit` without arguments commits them.
-
-        They are for a producer's `send_offsets_to_transaction`.
-        """
+        """Return the position of each assigned partition, for a producer's `send_offsets_to_transaction`."""
         with self._guard:
             self._begin(stop_iteration=False)
-            return self.delegate.subscriptions.all_consumed()
+            return self.delegate.subscriptions.positions()
 
     def group_metadata(self) -> GroupMetadata:
         """Return group and member for a producer's `send_offsets_to_transaction`."""

@@ -423,8 +423,11 @@ class ProducerDelegate:
         if self.refusal == FORKED:
             return
         self.refuse()
+        now_ms = self.cluster.clock.monotonic_ms
+        began_ms = now_ms()
         await self.transactions.close(timeout_ms)
-        timed_out = self._sender is not None and not await self._drained(timeout_ms)
+        left_ms = None if timeout_ms is None else max(0, timeout_ms - int(now_ms() - began_ms))
+        timed_out = self._sender is not None and not await self._drained(left_ms)
         sender = self._sender
         failure = self.stop(timeout_ms if timed_out else None)
         if sender is not None:

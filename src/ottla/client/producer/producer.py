@@ -23,6 +23,7 @@ from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 from ottla.client.producer.transactions import (
+    Consumed,
     OffsetsToSend,
     ProducerTransactions,
     TransactedConsumer,
@@ -249,11 +250,12 @@ class Producer(MethodHints, Generic[K, V]):
         transactions = self._transactions()
         if transactions.is_new:
             await transactions.initialize()
+        consumed = None if consumer is None else Consumed(consumer)
         await transactions.begin()
         try:
             yield self
-            if consumer is not None:
-                await self.send_offsets_to_transaction(consumer.positions(), consumer)
+            if consumed is not None:
+                await self.send_offsets_to_transaction(*consumed.offsets())
             await transactions.commit()
         except BaseException as error:
             if transactions.is_open:

@@ -129,7 +129,7 @@ class Sender:
         finally:
             self._is_at_work = False
         if self._transactions is not None:
-            self._transactions.add_partitions()
+            self._transactions.proceed()
         refresh_due = self._keep_metadata(now)
         self._set_timer(min(next_due, refresh_due, self._next_deadline()), now)
 

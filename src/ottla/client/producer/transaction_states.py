@@ -221,8 +221,8 @@ class ProducerTransaction:
         """Whether the coordinator may know the transaction, and so has to be asked to end it."""
         self.needs_epoch = False
         """Whether a new epoch has to be requested before the next transaction."""
-        #: Whether all records are acknowledged, and the coordinator is asked to commit.
-        self._is_ending = False
+        self.is_ending = False
+        """Whether all records are acknowledged, and the coordinator is asked to commit."""
 
     def refusal(self, call: TransactionCall) -> ClientError | None:
         """Return the error of a call that is not possible now; None if it is."""
@@ -245,7 +245,7 @@ class ProducerTransaction:
         elif phase is TransactionPhase.READY:
             self.to_add.clear()
             self.partitions.clear()
-            self.is_known = self.has_end = self.needs_epoch = self._is_ending = False
+            self.is_known = self.has_end = self.needs_epoch = self.is_ending = False
 
     def failed(self, error: ClientError, handling: ErrorHandling) -> None:
         """Handle the final error of a request or batch. The first error of a transaction is kept."""
@@ -261,20 +261,25 @@ class ProducerTransaction:
             self.phase, self.error = TransactionPhase.ABORTABLE_ERROR, error
             self.to_add.clear()
 
+    @property
+    def takes_records(self) -> bool:
+        """Whether records that were accepted are part of the transaction."""
+        may_take = self.phase in (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
+        return may_take and not self.is_ending
+
     def end(self) -> None:
-        """All records are acknowledged: one that another thread sends now is for the next transaction."""
-        self._is_ending = True
+        """All records are acknowledged: one that another thread sends now is too late."""
+        self.is_ending = True
 
     def may_send(self, partition: TopicPartition, *, is_new: bool) -> bool:
         """Whether a batch may be sent now; a batch that was numbered before, whatever becomes of the transaction.
 
         A partition that is not part of the transaction yet is added `to_add`.
         """
-        takes_more = self.phase in (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
-        takes_more = takes_more and not self._is_ending
+        takes_records = self.takes_records
         if partition in self.partitions:
-            return takes_more or not is_new
-        if takes_more and partition not in self._being_added:
+            return takes_records or not is_new
+        if takes_records and partition not in self._being_added:
             self.to_add[partition] = None
         return False
 

@@ -65,6 +65,12 @@ KEEPS_ID = (3, 5)
 KNOWS_MEMBERS = (3, 4)
 """Versions of TxnOffsetCommit with generation and member (KIP-447, Apache Kafka 2.5)."""
 NO_GENERATION = -1
+UNDER_WAY = (
+    TransactionPhase.IN_TRANSACTION,
+    TransactionPhase.COMMITTING,
+    TransactionPhase.ABORTING,
+    TransactionPhase.ABORTABLE_ERROR,
+)
 NO_TRANSACTIONAL_ID = (
     "this producer has no transactions; set transactional.id to a name that it keeps across restarts, and that no "
     "other running producer has"
@@ -166,9 +172,10 @@ class ProducerTransactions:
             self._check(TransactionCall.SEND_OFFSETS)
             if not offsets:
                 return
+            deadline_ms = self._deadline_ms()
             try:
-                await self._add_offsets(group.group_id)
-                await self._commit_offsets(offsets, group)
+                await self._add_offsets(group.group_id, deadline_ms)
+                await self._commit_offsets(offsets, group, deadline_ms)
             except asyncio.CancelledError:
                 what = "send_offsets_to_transaction was cancelled, and its outcome is not known"
                 self._failed(ClientError(what), ErrorHandling.ABORT_AND_RENEW)
@@ -189,29 +196,31 @@ class ProducerTransactions:
     async def abort(self) -> None:
         """Fail what is not sent yet, wait for what is, then abort, and get a new epoch where one is needed."""
         async with self._calls:
-            self._check(TransactionCall.ABORT)
-            self._move(TransactionPhase.ABORTING)
-            deadline_ms = self._deadline_ms()
-            aborted = TransactionAbortedError("the transaction was aborted before the record was sent")
-            self._completion.fail_all(aborted, only_unsent=True)
-            if self._adding is not None:
-                await asyncio.wait([self._adding], timeout=self._left_ms(deadline_ms) / 1000)
-            await self._drain_until(deadline_ms, TransactionCall.ABORT)
-            if self.state.has_end:
-                try:
-                    await self._end(deadline_ms, committed=False)
-                except TransactionAbortableError:
-                    self.state.needs_epoch = True  # the coordinator does not know the producer any more
-                self.state.has_end = False
-            if self.state.needs_epoch:
-                await self._identify(self._identity, deadline_ms)
-            self._failures.take()
-            self._move(TransactionPhase.READY)
+            await self._abort()
+
+    async def _abort(self) -> None:
+        self._check(TransactionCall.ABORT)
+        self._move(TransactionPhase.ABORTING)
+        deadline_ms = self._deadline_ms()
+        self._fail_batches()
+        if self._adding is not None:
+            await asyncio.wait([self._adding], timeout=self._left_ms(deadline_ms) / 1000)
+        await self._drain_until(deadline_ms, TransactionCall.ABORT)
+        if self.state.has_end:
+            try:
+                await self._end(deadline_ms, committed=False)
+            except TransactionAbortableError:
+                self.state.needs_epoch = True  # the coordinator does not know the producer any more
+            self.state.has_end = False
+        if self.state.needs_epoch:
+            await self._identify(self._identity, deadline_ms)
+        self._failures.take()
+        self._move(TransactionPhase.READY)
 
     @property
     def is_new(self) -> bool:
-        """Whether `initialize` was not called yet."""
-        return self.state.phase is TransactionPhase.UNINITIALIZED
+        """Whether `initialize` has not succeeded yet."""
+        return self.is_enabled and self.state.refusal(TransactionCall.INIT) is None
 
     @property
     def is_open(self) -> bool:
@@ -219,13 +228,16 @@ class ProducerTransactions:
         return self.is_enabled and self.state.refusal(TransactionCall.ABORT) is None
 
     async def close(self, timeout_ms: float | None) -> None:
-        """Abort an open transaction; where that fails, its timeout ends it."""
-        if not self.is_open:
+        """Let a commit or an abort end, and abort what is open; where that fails, the transaction's timeout ends it."""
+        if self.state.phase not in UNDER_WAY:
             return
-        logger.warning("a producer is closed with an open transaction (transactional.id=%s); it is aborted", self._id)
         try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self.abort()
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000), self._calls:
+                if self.is_open:
+                    logger.warning(
+                        "a producer is closed with an open transaction (transactional.id=%s); it is aborted", self._id
+                    )
+                    await self._abort()
         except (ClientError, TimeoutError) as error:
             logger.warning("the transaction is not aborted, and ends after transaction.timeout.ms: %r", error)
 
@@ -249,7 +261,8 @@ class ProducerTransactions:
     def batch_failed(self, batch: ProducerBatch, error: ClientError) -> None:
         """Record the failure of a batch; a transaction without it must not be committed."""
         self._failures.add(batch, error)
-        if not self.is_enabled or isinstance(error, ClientClosedError):
+        is_too_late = self.state.is_ending and batch.base_sequence == NO_SEQUENCE  # for this transaction
+        if not self.is_enabled or is_too_late or isinstance(error, ClientClosedError):
             return
         handling = handling_of(ApiKey.PRODUCE, error)
         if handling is ErrorHandling.ABORT_AND_RENEW and batch.base_sequence == NO_SEQUENCE:
@@ -266,9 +279,14 @@ class ProducerTransactions:
 
     def _fail_batches(self) -> None:
         """Fail the batches that cannot be sent in this state."""
-        refusal = self.state.refusal(TransactionCall.SEND)
-        if refusal is not None and self.state.error is not None:
-            self._completion.fail_all(refusal, only_unsent=self.state.phase is not TransactionPhase.FATAL_ERROR)
+        if self.state.takes_records:
+            return
+        phase = self.state.phase
+        error: ClientError | None = self.state.refusal(TransactionCall.SEND)
+        if phase is TransactionPhase.ABORTING:
+            error = TransactionAbortedError("the transaction was aborted before the record was sent")
+        if error is not None:
+            self._completion.fail_all(error, only_unsent=phase is not TransactionPhase.FATAL_ERROR)
 
     # Requests
 
@@ -348,8 +366,13 @@ class ProducerTransactions:
         what = f"having the transaction of transactional id {self._id} {verb}"
         await self._ask(what, self._coordinator, request, check, deadline_ms)
 
-    def add_partitions(self) -> None:
-        """Begin to add the partitions with waiting batches, unless others are being added: they follow."""
+    def proceed(self) -> None:
+        """After each round of the sender: add the partitions with waiting batches, or fail batches that come too late.
+
+        Another thread may have been about to append a record when the state changed. It must neither wait nor be part
+        of the next transaction. While partitions are being added, others follow.
+        """
+        self._fail_batches()
         if self.state.to_add and self._adding is None:
             self._adding = self._spawn(self._add_partitions())
 
@@ -391,7 +414,7 @@ class ProducerTransactions:
         what = f"adding partitions to the transaction of transactional id {self._id}"
         await self._ask(what, self._coordinator, request, check, timeout_ms=self._config.delivery_timeout_ms)
 
-    async def _add_offsets(self, group_id: str) -> None:
+    async def _add_offsets(self, group_id: str, deadline_ms: float) -> None:
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=self._identity.producer_id,
@@ -404,10 +427,12 @@ class ProducerTransactions:
             self._check_code(self._coordinator, answer.error_code, context)
 
         self.state.adds_offsets()
-        await self._ask(f"adding offsets of group {group_id}", self._coordinator, request, check)
+        await self._ask(f"adding offsets of group {group_id}", self._coordinator, request, check, deadline_ms)
         self.state.offsets_added()
 
-    async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline_ms: float
+    ) -> None:
         coordinator = self._groups.setdefault(group.group_id, GroupCoordinator(self._cluster, group.group_id))
         wanted = {
             partition: TxnOffsetCommitRequestPartition(
@@ -438,7 +463,43 @@ class ProducerTransactions:
         is_member = bool(group.member_id) or group.generation_id != NO_GENERATION or group.group_instance_id is not None
         versions = KNOWS_MEMBERS if is_member else None
         what = f"sending offsets of group {group.group_id} to the transaction"
-        await self._ask(what, coordinator, request, check, versions=versions)
+        await self._ask(what, coordinator, request, check, deadline_ms, versions)
+
+
+class Consumed:
+    """The progress of a consumer from the beginning of a transaction to its end.
+
+    Raises InvalidArgumentError for a consumer that commits by itself: it would also commit what is aborted.
+    """
+
+    def __init__(self, consumer: TransactedConsumer) -> None:
+        if getattr(getattr(consumer, "config", None), "enable_auto_commit", False):
+            raise InvalidArgumentError(
+                "the consumer commits its positions by itself, also those of transactions that are aborted; give it "
+                "enable.auto.commit=false"
+            )
+        self._consumer = consumer
+        self._group = group_of(consumer)
+        self._partitions = set(consumer.positions())
+
+    def offsets(self) -> tuple[OffsetsToSend, GroupMetadata]:
+        """Return the positions and the member whose they are.
+
+        Raises TransactionAbortableError if the transaction may have records whose offsets would not be in it: those of
+        partitions that a rebalance took away, be it to give them back, at an earlier offset.
+        """
+        group = group_of(self._consumer)
+        positions = self._consumer.positions()
+        lost = self._partitions.difference(positions)
+        has_joined = self._group.generation_id != NO_GENERATION
+        if lost or (has_joined and group != self._group):
+            which = f": it has lost {', '.join(map(str, sorted(lost)))}" if lost else ""
+            raise TransactionAbortableError(
+                f"the consumer of group {group.group_id} had a rebalance inside of the transaction{which}; the "
+                "transaction may have records that others read, too. Poll before a transaction, not in it, or commit "
+                "in the rebalance listener"
+            )
+        return positions, group
 
 
 def offsets_to_send(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:

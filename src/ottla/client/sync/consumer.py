@@ -79,9 +79,10 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
             return await consumer._call(function, *arguments)
 
         self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), call=call, **settings)
+        self.config = self._async.config
         self._delegate = self._async.delegate
-        self._max_poll_records = self._async.config.max_poll_records
-        self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._delegate.close)
+        self._max_poll_records = self.config.max_poll_records
+        self._thread = LoopThread(f"{self.config.client_id}-consumer", self._delegate.close)
         self._guard = _CallerGuard(self._thread)
 
     async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -33,6 +33,7 @@ from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
 from ottla.client.producer.transactions import (
+    Consumed,
     OffsetsToSend,
     ProducerTransactions,
     TransactedConsumer,
@@ -242,11 +243,12 @@ class Producer(MethodHints, Generic[K, V]):
         transactions = self._transactions()
         if transactions.is_new:
             self.init_transactions()
+        consumed = None if consumer is None else Consumed(consumer)
         self.begin_transaction()
         try:
             yield self
-            if consumer is not None:
-                self.send_offsets_to_transaction(consumer.positions(), consumer)
+            if consumed is not None:
+                self.send_offsets_to_transaction(*consumed.offsets())
             self.commit_transaction()
         except BaseException as error:
             if transactions.is_open:
