@@ -36,6 +36,10 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_TOPICS: (1, 6),  # by name up to 5, by id in 6
     ApiKey.DELETE_RECORDS: (0, 2),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),  # one transaction; newer ones are for brokers
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 4),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 4),
     ApiKey.DESCRIBE_ACLS: (1, 3),  # these three with pattern types
     ApiKey.CREATE_ACLS: (1, 3),
     ApiKey.DELETE_ACLS: (1, 3),

@@ -80,7 +80,7 @@ def expected_default(definition: Definition, kind: Kind) -> Any:
         return None
     if kind is STRING:
         return given
-    return {"true": True, "false": False}[given] if kind.name == "bool" else int(str(given), 0)
+    return str(given).lower() == "true" if kind.name == "bool" else int(str(given), 0)
 
 
 def kind_name(kind: Kind, struct_names: dict[type[Struct], str]) -> str:

@@ -76,7 +76,7 @@ def test_version_from_the_future_has_the_newest_header() -> None:
         (bytes.fromhex("0003 0001 00000007 fffe"), "negative length -2"),
         (bytes.fromhex("0003 0001 00000007 0001 ff"), "client id is not UTF-8"),
         (bytes.fromhex("7000 0001 00000007 ffff"), "unknown API: API key 28672, version 1"),
-        (bytes.fromhex("0018 0001 00000007 ffff"), "unknown API: ADD_PARTITIONS_TO_TXN"),
+        (bytes.fromhex("0034 0001 00000007 ffff"), "unknown API: VOTE"),
         (bytes.fromhex("0003 0009 00000007 ffff 01 00 05 aa"), "tagged field goes beyond"),
         (bytes.fromhex("0003 0009 00000007 ffff ffffffff07"), "tagged fields in 0 bytes"),
     ],
