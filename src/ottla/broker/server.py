@@ -43,6 +43,7 @@ from ottla.broker.tls import ListenerTls
 from ottla.broker.upkeep import BrokerUpkeep
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.ids import format_uuid
+from ottla.cluster.topics import TRANSACTION_STATE_TOPIC
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
@@ -66,10 +67,11 @@ if TYPE_CHECKING:
     from ottla.broker.authentication import Authentication
     from ottla.broker.control.acl_store import AclStore
     from ottla.broker.control.delegation_tokens import DelegationTokens
+    from ottla.broker.coordinators.transactions import TransactionCoordinatorService
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.broker.replicas.moving import ReplicaMover
     from ottla.broker.replicas.partition import Partition
-    from ottla.cluster.image import ClusterImage
+    from ottla.cluster.image import ClusterImage, ImageDelta
     from ottla.config.broker import BrokerConfig
     from ottla.peer.connection import PeerConnection
 
@@ -158,6 +160,7 @@ class Broker:
         self._control: ControlPlane | None = None
         self.control_requests: ControlRequestShell
         self.groups: GroupCoordinatorService
+        self._transactions: TransactionCoordinatorService | None = None
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
         self.acls: AclStore | None = None
@@ -215,6 +218,14 @@ class Broker:
     def id(self) -> int:
         """The broker's id."""
         return self.control.broker_id
+
+    @property
+    def transactions(self) -> TransactionCoordinatorService:
+        """The transaction coordinator, made when it is first needed: many brokers never do."""
+        if self._transactions is None:
+            self._transactions = _transaction_coordinator(self)
+            self._transactions.start()
+        return self._transactions
 
     @property
     def zookeeper_port(self) -> int | None:
@@ -430,7 +441,10 @@ class Broker:
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.publisher.subscribe(self.groups.image_changed)
+        control.publisher.subscribe(self._transactions_changed)
         self.groups.start()
+        if TRANSACTION_STATE_TOPIC in control.image.topics:
+            _ = self.transactions
         if coordination.is_shared:
             changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
             control.membership.on_rejoined = changes.resume
@@ -438,6 +452,11 @@ class Broker:
             if coordination.accepts_others:
                 control.on_took_office = changes.start
             changes.start()
+
+    def _transactions_changed(self, delta: ImageDelta) -> None:
+        """Coordinate transactions from the time on when their topic is there."""
+        if any(topic.name == TRANSACTION_STATE_TOPIC for topic in delta.topics):
+            self.transactions.image_changed(delta)
 
     def _control_plane(self, coordination: Coordination, broker_id: int) -> ControlPlane:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
@@ -524,6 +543,8 @@ class Broker:
         await self.partitions.end_fetching()
         self.partitions.flush_timer.stop()
         await self.groups.stop()
+        if self._transactions is not None:
+            await self._transactions.stop()
         for connection in self.connections.snapshot():
             connection.close()
         size = self.logs.unflushed_bytes
@@ -646,6 +667,23 @@ def _fetcher_manager(broker: Broker, control: ControlPlane) -> ReplicaFetcherMan
         lambda partition: _is_in_sync(control, partition),
     )
     return ReplicaFetcherManager(context, lambda: broker.config.get_int("num.replica.fetchers"))
+
+
+def _transaction_coordinator(broker: Broker) -> TransactionCoordinatorService:
+    from ottla.broker.coordinators.transactions import TransactionCoordinatorService
+
+    control = broker.control
+    timeout_ms = broker.config.get_int("request.timeout.ms")
+    return TransactionCoordinatorService(
+        control.broker_id,
+        broker.config,
+        broker.clock,
+        broker.partitions,
+        control.admin,
+        broker.groups,
+        control.producer_ids,
+        BrokerRequestSender(control.connector, control.image, timeout_ms=timeout_ms),
+    )
 
 
 def _is_in_sync(control: ControlPlane, partition: Partition) -> bool:

@@ -90,6 +90,10 @@ class CountShard:
     def committed(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
 
+    def lead(self, coordinator_epoch: int, now_ms: int) -> Iterator[CountStep]:
+        self.story.append(("lead", coordinator_epoch))
+        return iter(()) if self.loading else iter([CountStep()])
+
     def loaded(self, now_ms: int) -> Iterator[CountStep]:
         yield CountStep()
         self.loading = False
