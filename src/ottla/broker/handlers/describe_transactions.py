@@ -10,9 +10,9 @@ from ottla.broker.context import RequestContext
 from ottla.cluster.acls import Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
-    DescribedTransactionState,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
     TopicData,
 )
 from ottla.wire.sliced import mapped
@@ -37,7 +37,7 @@ def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Non
     )
 
 
-def _described(context: RequestContext, transactional_id: str) -> DescribedTransactionState:
+def _described(context: RequestContext, transactional_id: str) -> DescribeTransactionsResponseTransactionState:
     if not context.permits(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return _refused(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     view = context.broker.transactions.describe(transactional_id)
@@ -47,7 +47,7 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
     for topic, index in sorted(view.partitions):
         if context.permits(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.setdefault(topic, []).append(index)
-    return DescribedTransactionState(
+    return DescribeTransactionsResponseTransactionState(
         error_code=0,
         transactional_id=transactional_id,
         transaction_state=view.state.value,
@@ -59,5 +59,5 @@ def _described(context: RequestContext, transactional_id: str) -> DescribedTrans
     )
 
 
-def _refused(transactional_id: str, error: ErrorCode) -> DescribedTransactionState:
-    return DescribedTransactionState(error_code=int(error), transactional_id=transactional_id)
+def _refused(transactional_id: str, error: ErrorCode) -> DescribeTransactionsResponseTransactionState:
+    return DescribeTransactionsResponseTransactionState(error_code=int(error), transactional_id=transactional_id)

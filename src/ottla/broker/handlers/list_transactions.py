@@ -12,9 +12,9 @@ from ottla.txn.events import TransactionView
 from ottla.txn.states import TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_transactions import (
-    ListedTransactionState,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    ListTransactionsResponseTransactionState,
 )
 from ottla.wire.sliced import mapped
 
@@ -52,7 +52,7 @@ def _access(view: TransactionView) -> Access:
     return Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, view.transactional_id)
 
 
-def _listed(view: TransactionView) -> ListedTransactionState:
-    return ListedTransactionState(
+def _listed(view: TransactionView) -> ListTransactionsResponseTransactionState:
+    return ListTransactionsResponseTransactionState(
         transactional_id=view.transactional_id, producer_id=view.producer_id, transaction_state=view.state.value
     )

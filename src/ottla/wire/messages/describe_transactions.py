@@ -17,7 +17,7 @@ class TopicData(Struct):
 
 
 @struct
-class DescribedTransactionState(Struct):
+class DescribeTransactionsResponseTransactionState(Struct):
     error_code: int = field(INT16)
     transactional_id: str = field(STRING)
     transaction_state: str = field(STRING)
@@ -31,4 +31,6 @@ class DescribedTransactionState(Struct):
 @message(versions=(0, 0), flexible_since=0, api_key=65)
 class DescribeTransactionsResponse(Message):
     throttle_time_ms: int = field(INT32)
-    transaction_states: list[DescribedTransactionState] = field(array(DescribedTransactionState))
+    transaction_states: list[DescribeTransactionsResponseTransactionState] = field(
+        array(DescribeTransactionsResponseTransactionState)
+    )

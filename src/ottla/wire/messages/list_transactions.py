@@ -13,7 +13,7 @@ class ListTransactionsRequest(Message):
 
 
 @struct
-class ListedTransactionState(Struct):
+class ListTransactionsResponseTransactionState(Struct):
     transactional_id: str = field(STRING)
     producer_id: int = field(INT64)
     transaction_state: str = field(STRING)
@@ -24,4 +24,6 @@ class ListTransactionsResponse(Message):
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     unknown_state_filters: list[str] = field(array(STRING))
-    transaction_states: list[ListedTransactionState] = field(array(ListedTransactionState))
+    transaction_states: list[ListTransactionsResponseTransactionState] = field(
+        array(ListTransactionsResponseTransactionState)
+    )
