@@ -112,7 +112,8 @@ class Dispatcher:
     def refuse_frame(self, connection: Connection, size: int) -> None:
         """Log a frame of invalid size; the connection is closed, as in Kafka."""
         self.refused_frames += 1
-        limit = "socket.request.max.bytes" if connection.principal is not None else "sasl.server.max.receive.size"
+        is_own = connection.principal is None and self._frame_limit_before_login != self._frame_limit
+        limit = "sasl.server.max.receive.size" if is_own else "socket.request.max.bytes"
         what = "negative" if size < 0 else f"larger than {limit}={connection.frame_limit}"
         self._report(connection, f"a request of {size} bytes is {what}{_protocol_guess(size)}")
 

@@ -150,7 +150,7 @@ class Broker:
         self.on_fatal: Callable[[str], None] = log.critical
         self.logs.upkeep.on_flushed = self.partitions.flushed
         self.upkeep = BrokerUpkeep(config, self.logs, self.partitions, self.connections, self.slices, self.clock)
-        self.upkeep.on_tick = self._renew_keys
+        self.upkeep.on_tick = lambda: _renew_keys(self)
         self._coordination = coordination
         self._declare_what_runs()
         self.metrics = MetricsService(self)
@@ -431,11 +431,7 @@ class Broker:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
         broker_id = control.broker_id
-        evidence_requests = None
-        if coordination.accepts_others:
-            evidence_requests = BrokerRequestSender(
-                control.connector, control.image, timeout_ms=EVIDENCE_TIMEOUT_MS, client_id=ADMIN_CLIENT_ID
-            )
+        evidence_requests = _evidence_requests(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
             self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, evidence_requests
         )
@@ -480,13 +476,6 @@ class Broker:
         quotas = self.client_quotas
         self.dispatcher.quotas = quotas if quotas.limits_clients else None
         self.connections.wait_of_host_ms = quotas.connection_wait_ms if quotas.limits_connections else None
-
-    def _renew_keys(self) -> None:
-        """Use stores of keys whose files have changed, and new keys of tokens."""
-        if self.authentication is not None:
-            self.authentication.renew_keys()
-        if self.listener_tls.reload(self.config):
-            self.control.connector.apply_settings(self.config)
 
     def _load_loss_reports(self) -> None:
         self._loss_file = LossFile(self.disk, self.executor, self._first_log_dir())
@@ -572,6 +561,14 @@ def _authentication(config: BrokerConfig, randomness: Randomness, clock: Clock) 
     return Authentication(config, randomness, clock)
 
 
+def _renew_keys(broker: Broker) -> None:
+    """Use stores of keys whose files have changed, and new keys of tokens."""
+    if broker.authentication is not None:
+        broker.authentication.renew_keys()
+    if broker.listener_tls.reload(broker.config):
+        broker.control.connector.apply_settings(broker.config)
+
+
 def _login_problems(config: BrokerConfig) -> str:
     """Every problem of the settings of logins and passwords; empty where there are none."""
     passwords = encoder_problem(config) or ""
@@ -593,6 +590,13 @@ async def _former_or_new_id(coordination: Coordination, config: BrokerConfig) ->
         return await generate_broker_id(coordination.zk, config)
     log.warning("meta.properties names no broker.id; continuing as broker %d, which holds all topics", former)
     return former
+
+
+def _evidence_requests(control: ControlPlane) -> BrokerRequestSender:
+    """Requests by the client id that Kafka's brokers let write to internal topics."""
+    return BrokerRequestSender(
+        control.connector, control.image, timeout_ms=EVIDENCE_TIMEOUT_MS, client_id=ADMIN_CLIENT_ID
+    )
 
 
 async def _secure(broker: Broker, control: ControlPlane) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -44,6 +45,18 @@ def checked_seconds(seconds: float) -> float:
     if not seconds <= MOST_SECONDS:
         raise typer.BadParameter(f"{seconds:g} is more than {MOST_SECONDS:,} seconds, or not a number")
     return seconds
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The settings of the file of --properties. Raises CommandError."""
+    from ottla.config.properties import PropertiesError, parse_properties
+
+    try:
+        return parse_properties(Path(path).read_text())
+    except OSError as error:
+        raise CommandError(f"--properties {path}: {error.strerror}") from error
+    except (PropertiesError, UnicodeDecodeError) as error:
+        raise CommandError(f"--properties {path}: {error}") from error
 
 
 Timeout = Annotated[

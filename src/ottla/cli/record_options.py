@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ottla.cli.command import CommandError
+from ottla.cli.options import read_properties
 
 if TYPE_CHECKING:
     from ottla.cli.options import ClusterOptions
@@ -84,16 +84,10 @@ def parse_position(option: str, text: str, now_ms: int) -> Position:
 def client_settings(shared: ClusterOptions, config: Sequence[str], properties: str | None) -> dict[str, str]:
     """Settings of a client by Kafka's names. Raises CommandError."""
     from ottla.cli.topic.changes import parse_configs
-    from ottla.config.properties import PropertiesError, parse_properties
 
     settings = {**shared.settings, "default.api.timeout.ms": str(round(shared.timeout_s * 1000))}
     if properties is not None:
-        try:
-            settings |= parse_properties(Path(properties).read_text())
-        except OSError as error:
-            raise CommandError(f"--properties {properties}: {error.strerror}") from error
-        except (PropertiesError, UnicodeDecodeError) as error:
-            raise CommandError(f"--properties {properties}: {error}") from error
+        settings |= read_properties(properties)
     named = settings.setdefault("bootstrap.servers", shared.servers)
     if named != shared.servers and shared.is_chosen:
         raise CommandError(

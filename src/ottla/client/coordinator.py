@@ -1,8 +1,8 @@
-"""Requests to the broker that coordinates a group; the coordinator is found again when it has moved."""
+"""Requests to the broker that coordinates a group or a transactional id; it is found again when it has moved."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ottla.client.errors import BrokerError
 from ottla.client.model import Node
@@ -13,25 +13,33 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.schema import Message
 
-GROUP = 0
 
+class CoordinatorFinder:
+    """The coordinator of one key, cached until it turns out not to be the coordinator (any more)."""
 
-class GroupCoordinator:
-    """The coordinator of one group, cached until it turns out not to be the coordinator (any more)."""
+    KEY_TYPE: ClassVar[int]
+    KIND: ClassVar[str]
+    """What is coordinated, for messages."""
+    ABSENT: ClassVar[str | None] = None
+    """Cause and cure of a missing coordinator; None for those of its error code."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, key: str) -> None:
         self._cluster = cluster
-        self._group = group
+        self._key = key
         self._node: Node | None = None
 
     async def node(self) -> Node:
-        """Return the broker that coordinates the group. Raises BrokerError (retriable) while there is none."""
+        """Return the broker that coordinates the key. Raises BrokerError (retriable) while there is none."""
         if self._node is None:
-            request = FindCoordinatorRequest(key=fitting("the id of a group", self._group), key_type=GROUP)
+            key = fitting(f"the id of a {self.KIND}", self._key)
+            request = FindCoordinatorRequest(key=key, key_type=self.KEY_TYPE)
             answer: FindCoordinatorResponse = await self._cluster.request_any(request)
             if answer.error_code != ErrorCode.NONE:
+                detail = self.ABSENT if answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE else None
                 raise BrokerError(
-                    answer.error_code, f"group {self._group} has no coordinator", answer.error_message or None
+                    answer.error_code,
+                    f"{self.KIND} {self._key} has no coordinator",
+                    answer.error_message or detail,
                 )
             self._node = Node(answer.node_id, answer.host, answer.port)
         # A metadata refresh in between may have dropped or changed the broker; the rest of the metadata stays.
@@ -71,4 +79,23 @@ class GroupCoordinator:
             return
         if code in COORDINATOR_MOVED:
             self._node = None
-        raise BrokerError(code, f"group {self._group}: {context}", detail)
+        raise BrokerError(code, f"{self.KIND} {self._key}: {context}", detail)
+
+
+class GroupCoordinator(CoordinatorFinder):
+    """The coordinator of a consumer group."""
+
+    KEY_TYPE = 0
+    KIND = "group"
+
+
+class TransactionalIdCoordinator(CoordinatorFinder):
+    """The transaction coordinator of a transactional id."""
+
+    KEY_TYPE = 1
+    KIND = "transactional id"
+    ABSENT = (
+        "The coordinator is not available; if it lasts, see whether the topic __transaction_state exists and its "
+        "partitions have leaders; to create it there must be as many brokers as "
+        "transaction.state.log.replication.factor says"
+    )

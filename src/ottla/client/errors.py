@@ -133,6 +133,18 @@ class FencedInstanceIdError(BrokerError, codes=(ErrorCode.FENCED_INSTANCE_ID,)):
     """Another consumer has joined the group with the same group.instance.id."""
 
 
+class ProducerFencedError(BrokerError, codes=(ErrorCode.PRODUCER_FENCED,)):
+    """Another producer with the same transactional.id has begun, or the transaction timed out: close this producer."""
+
+
+class TransactionAbortableError(ClientError):
+    """The transaction cannot be committed, but the producer works again after `abort_transaction`; see the cause."""
+
+
+class TransactionAbortedError(ClientError):
+    """A record was not sent because its transaction was aborted."""
+
+
 class DeliveryError(ClientError):
     """Records passed to a producer were not acknowledged; the cause is the first failure.
 

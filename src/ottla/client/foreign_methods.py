@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 _READY = "a client is ready when it is made, and closed by close() or a with block; leave it out"
-_NO_TRANSACTIONS = "transactions are not supported yet; retries make no duplicates without them"
 _NO_LOGIN = "set sasl.username and sasl.password, and make another client with others"
 _CLUSTER_ID = "ask Admin.describe_cluster()"
 _TRY_ANYTHING = "any call that asks a broker says whether it can be reached; leave it out"
@@ -39,13 +38,9 @@ CONSUMER_METHODS: Mapping[str, str] = {
     "unassign": "call unsubscribe()",
 }
 PRODUCER_METHODS: Mapping[str, str] = {
-    "abort_transaction": _NO_TRANSACTIONS,
-    "begin_transaction": _NO_TRANSACTIONS,
     "bootstrap_connected": _TRY_ANYTHING,
     "cluster_id": _CLUSTER_ID,
-    "commit_transaction": _NO_TRANSACTIONS,
     "create_batch": "call send_many(), which makes batches itself",
-    "init_transactions": _NO_TRANSACTIONS,
     "list_topics": "ask Admin.list_topics(); partitions_for() describes one topic",
     "poll": "callbacks are called without it; leave it out",
     "produce": "call send(topic, value, key), in this order",
@@ -53,11 +48,9 @@ PRODUCER_METHODS: Mapping[str, str] = {
     "purge": "call abort()",
     "send_and_wait": "wait for the future that send() gives",
     "send_batch": "call send_many()",
-    "send_offsets_to_transaction": _NO_TRANSACTIONS,
     "set_sasl_credentials": _NO_LOGIN,
     "start": _READY,
     "stop": "call close()",
-    "transaction": _NO_TRANSACTIONS,
 }
 ADMIN_METHODS: Mapping[str, str] = {
     "alter_consumer_group_offsets": "call alter_group_offsets()",

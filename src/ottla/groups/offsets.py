@@ -48,10 +48,11 @@ class StoredOffsets:
             key in offsets for offsets in self._transactions()
         )
 
-    def partitions(self) -> list[TopicPartition]:
-        """Partitions with an offset, visible or not; those of transactions are left out."""
-        written = {key: None for _, key, value in self._uncommitted if value is not None}
-        return list(dict.fromkeys(self.committed) | written)
+    def partitions(self, *, with_pending: bool = False) -> list[TopicPartition]:
+        """Partitions with an offset, visible or not; those of transactions only if wanted."""
+        written = (key for _, key, value in self._uncommitted if value is not None)
+        pending = (key for offsets in self._transactions() for key in offsets) if with_pending else ()
+        return list(dict.fromkeys((*self.committed, *written, *pending)))
 
     def expired(
         self, now_ms: int, retention_ms: int, since_ms: int | None = None, subscribed: Container[str] = ()
@@ -125,7 +126,8 @@ class StoredOffsets:
                 continue
             self.committed.pop(key, None)
             for offsets in self._transactions():
-                offsets.pop(key, None)
+                if key in offsets and offsets[key][0] < log_offset:
+                    del offsets[key]
 
     def _show(self, key: TopicPartition, log_offset: int, value: StoredOffset) -> None:
         self.committed[key] = value

@@ -68,6 +68,10 @@ MIN_PAUSE_MS = 5
 """Shortest pause between two attempts, also with retry.backoff.ms=0."""
 
 
+CONCURRENT_TRANSACTIONS_PAUSE_MS = 20
+"""Pause until a coordinator is asked again that still ends the producer's last transaction: it soon has."""
+
+
 class Cluster:
     """Connections to one cluster, and its metadata. Belongs to one event loop; `close` it at the end."""
 
@@ -162,6 +166,9 @@ class Cluster:
                 if self.clock.monotonic_ms() + backoff_ms >= deadline:
                     raise _too_late(self.name, what, whole_ms, error) from error
                 last = error
+                if isinstance(error, BrokerError) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                    await asyncio.sleep(CONCURRENT_TRANSACTIONS_PAUSE_MS / 1000)
+                    continue
             except TimeoutError:
                 if not limit.expired():
                     raise

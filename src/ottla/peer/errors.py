@@ -50,6 +50,13 @@ CURES: Mapping[int, str] = {
     ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: "run fewer members, or raise the broker's group.max.size",
     ErrorCode.FENCED_INSTANCE_ID: "give each running consumer a group.instance.id of its own",
+    ErrorCode.PRODUCER_FENCED: (
+        "another producer with this transactional.id has begun since, or the transaction took longer than "
+        "transaction.timeout.ms; close this producer, and make another one if this one was meant to continue"
+    ),
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: (
+        "lower transaction.timeout.ms, or raise transaction.max.timeout.ms of the brokers"
+    ),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: (
         "if it lasts, see whether the topic __consumer_offsets exists and its partitions have leaders; to create it "
         "there must be as many brokers as offsets.topic.replication.factor says"

@@ -113,7 +113,12 @@ def finish_batch(
 
 
 def finish_in_place(
-    builder: RecordsBuilder, producer_id: int, producer_epoch: int, base_sequence: int
+    builder: RecordsBuilder,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    is_transactional: bool = False,
 ) -> memoryview[int]:
     """As `finish_batch` without compression, not copied: a view of the builder's memory, in front of which it writes.
 
@@ -121,5 +126,6 @@ def finish_in_place(
     """
     whole, count = builder.framed(), builder.count
     times = builder.base_timestamp, builder.max_timestamp
-    frame_in_place(whole, 0, count - 1, *times, producer_id, producer_epoch, base_sequence, count)
+    attributes = TRANSACTIONAL_FLAG if is_transactional else 0
+    frame_in_place(whole, attributes, count - 1, *times, producer_id, producer_epoch, base_sequence, count)
     return whole

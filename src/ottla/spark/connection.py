@@ -37,6 +37,7 @@ NOT_SERVED = {
     "kafka.value.deserializer": "values are binary; cast them in the query",
     "kafka.key.serializer": "keys are binary or strings; cast them in the query",
     "kafka.value.serializer": "values are binary or strings; cast them in the query",
+    "kafka.transactional.id": "the tasks of a batch have no transaction in common, and the sink writes at least once",
     "kafka.interceptor.classes": "interceptors would run in every task; change the rows in the query",
 }
 

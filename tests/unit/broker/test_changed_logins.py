@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.authentication import Authentication
+from ottla.broker.control.interbroker import BrokerConnector
 from ottla.client.admin import ConfigResource
 from ottla.client.errors import AuthenticationError, BrokerError
 from ottla.client.sync import Admin
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.clock import VirtualClock
+from ottla.env.environment import Environment
 from ottla.env.randomness import Randomness
 from ottla.security.scram import SCRAM_MECHANISMS
 from ottla.testing import Broker
@@ -147,6 +149,22 @@ def test_logins_stay_where_the_kept_ones_cannot_be(caplog: pytest.LogCaptureFixt
     config.set_dynamic({}, {ENABLED: "PLAIN"})
     assert authentication.reload(config)
     assert list(authentication.listeners["SASL_PLAINTEXT"]) == ["PLAIN"]
+
+
+def test_the_brokers_own_login_stays_where_the_kept_one_cannot_be_and_certificates_are_renewed() -> None:
+    """Renewed certificates apply all settings towards other brokers again."""
+    config = parse_broker_config(SETTINGS)
+    assert isinstance(config, BrokerConfig)
+    connector = BrokerConnector(1, config, Environment())
+    login_before = connector._settings.sasl
+    assert login_before is not None
+    config.set_dynamic({}, {"sasl.mechanism.inter.broker.protocol": "GSSAPI"})
+    connector.apply_settings(config)
+    assert connector._settings.sasl == login_before
+    config.set_dynamic({}, {JAAS: NEW})
+    connector.apply_settings(config)
+    assert connector._settings.sasl is not None
+    assert "hunter2" in str(tuple(connector._settings.sasl.login))
 
 
 def test_a_session_by_a_mechanism_that_is_gone_cannot_go_on() -> None:

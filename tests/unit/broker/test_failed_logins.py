@@ -100,7 +100,9 @@ def test_all_brokers_of_a_cluster_show_one_salt_of_an_unknown_user_also_after_a_
     ("limit", "size", "is_refused"),
     [("100", 100, False), ("100", 101, True), ("524288", 524_289, True), ("0", 1, True), ("-1", 1_000_000, False)],
 )
-def test_requests_before_a_login_have_a_limit_of_their_own(limit: str, size: int, *, is_refused: bool) -> None:
+def test_requests_before_a_login_have_a_limit_of_their_own(
+    limit: str, size: int, caplog: pytest.LogCaptureFixture, *, is_refused: bool
+) -> None:
     """As Apache Kafka's NetworkReceive takes it: -1 is none, beside that of all requests."""
 
     async def story(cluster: VirtualCluster) -> None:
@@ -109,6 +111,10 @@ def test_requests_before_a_login_have_a_limit_of_their_own(limit: str, size: int
         client = MemoryClient(broker, LISTENER, None)
         client.stream.feed(size.to_bytes(4, "big"))
         assert client.connection.closed == is_refused
+        assert (f"larger than sasl.server.max.receive.size={limit}" in caplog.text) == is_refused
+        if limit == "-1":
+            MemoryClient(broker, LISTENER, None).stream.feed((10**9).to_bytes(4, "big"))
+            assert "larger than socket.request.max.bytes=" in caplog.text
         client = MemoryClient(broker, LISTENER, None)
         client.connection.set_principal(Principal("User", USER))
         client.stream.feed((10_000_000).to_bytes(4, "big"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,19 @@ def test_changes_on_the_command_line() -> None:
     for wrong in ("a", "=1", "+=1"):
         with pytest.raises(CommandError, match="expected key=value"):
             parse_changes([wrong])
+
+
+def test_changes_of_a_file(tmp_path: Path) -> None:
+    """Other processes see the arguments of a command, so secrets are in a file."""
+    file = tmp_path / "changes.properties"
+    file.write_text('# for one listener\nlistener.name.a.plain.sasl.jaas.config=Module required user_a="b=c";\n')
+    secret = ConfigOperation("set", "listener.name.a.plain.sasl.jaas.config", 'Module required user_a="b=c";')
+    assert parse_changes([], str(file)) == [secret]
+    assert parse_changes(["a=1"], str(file)) == [secret, ConfigOperation("set", "a", "1")]
+    with pytest.raises(CommandError, match="No such file"):
+        parse_changes([], str(tmp_path / "absent"))
+    with pytest.raises(CommandError, match="name a setting"):
+        parse_changes([])
 
 
 def test_partitions_on_the_command_line() -> None:

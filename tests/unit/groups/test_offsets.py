@@ -82,6 +82,19 @@ def test_a_removed_offset_does_not_come_back_with_a_transaction():
     assert offsets.committed.get(T0) is None
 
 
+@pytest.mark.parametrize("committed_to", [2, 3, 4])
+def test_an_offset_that_a_transaction_commits_after_it_was_removed_stays(committed_to: int):
+    """However late the removal is committed by other brokers: a coordinator that loads the log finds it, too."""
+    offsets = StoredOffsets("g")
+    offsets.replay(record(T0, at(1)), 0)
+    offsets.replay(record(T0, None), 1)
+    offsets.pending(5, record(T0, at(2)), 2)
+    offsets.commit_up_to(committed_to)
+    offsets.complete(5, committed=True, log_offset=3)
+    offsets.commit_up_to(4)
+    assert offsets.committed == {T0: at(2)}
+
+
 def test_markers_and_records_count_in_the_order_of_the_log():
     offsets = StoredOffsets("g")
     offsets.pending(5, record(T0, at(1)), 0)

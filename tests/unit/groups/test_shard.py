@@ -26,7 +26,7 @@ from ottla.groups.events import (
     SyncResult,
     TopicsDeleted,
 )
-from ottla.groups.records import GroupRecord, OffsetRecord, StoredOffset
+from ottla.groups.records import GroupMetadataValue, GroupRecord, LogRecord, OffsetRecord, StoredOffset
 from ottla.groups.shard import GroupShard, refused, refused_while_loading
 from ottla.records.control import TransactionMarker
 from ottla.wire.errors import ErrorCode
@@ -148,6 +148,33 @@ def test_a_group_of_offsets_only_is_gone_once_its_end_is_committed_by_other_brok
     assert "g" in groups.machines, "its end is not committed yet"
     groups.committed(1 + len(batch.records))
     assert "g" not in groups.machines
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+def test_a_deleted_group_does_not_come_back_with_an_open_transaction_where_the_log_is_loaded(generation: int):
+    """As in Apache Kafka's `OffsetMetadataManager.deleteAllOffsets`."""
+    groups, loaded = shard(), shard()
+    groups.loading = False
+    log: list[tuple[LogRecord, int]] = [(OffsetRecord("g", "t", 0, VALUE), -1), (OffsetRecord("g", "t", 1, VALUE), 7)]
+    if generation:
+        log.insert(0, (GroupRecord("g", GroupMetadataValue(generation=generation, protocol_type="consumer")), -1))
+    for number, (record, producer_id) in enumerate(log):
+        groups.replay(record, number, producer_id)
+    groups.committed(len(log))
+    step = groups.handle(DeleteGroup(9, "g"), 5)
+    for record in step.batches[0].records:
+        groups.replay(record, len(log))
+        log.append((record, -1))
+    groups.settle(step)
+    for number, (record, producer_id) in enumerate(log):
+        loaded.replay(record, number, producer_id)
+        loaded.committed(number + 1)
+    for each in (groups, loaded):
+        each.replay_marker(TransactionMarker(7, 0, 0, is_commit=True), len(log))
+        each.committed(len(log) + 1)
+    for last in loaded.loaded(9):
+        loaded.settle(last)
+    assert [each.machines for each in (groups, loaded)] == [{}, {}]
 
 
 def test_tombstones_of_what_is_not_there_make_nothing():

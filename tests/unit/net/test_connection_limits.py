@@ -8,7 +8,6 @@ import time
 import pytest
 
 from ottla.client.admin import ConfigResource
-from ottla.client.errors import BrokerError
 from ottla.client.sync import Admin
 from ottla.config.broker import ConfigRefusal, parse_broker_config
 from ottla.config.listeners import connections_of_hosts
@@ -76,8 +75,10 @@ def test_a_listener_has_limits_of_its_own_that_change_while_the_broker_runs() ->
                 wait_until(lambda: [each.listener_name for each in connections.snapshot()].count("B") == 2, "both")
         described = admin.describe_configs([node])[node]
         assert described["listener.name.b.max.connections"].value == "2"
-        with pytest.raises(BrokerError, match="broker id must be specified"):
-            admin.incremental_alter_configs({ConfigResource.broker(None): changed})
+        # As in Kafka, all brokers may have the same limit of a listener; one broker's own counts before it.
+        for_all = {"listener.name.b.max.connections": "3", "listener.name.a.max.connections": "50"}
+        admin.incremental_alter_configs({ConfigResource.broker(None): for_all})
+        wait_until(lambda: connections.limits_of_listeners == {"A": 50, "B": 2}, "the limits of all brokers")
 
 
 def test_the_limits_are_obeyed_while_the_broker_runs() -> None:

@@ -282,7 +282,7 @@ def test_write_options() -> None:
     ("extra", "complaint"),
     [
         ({"topic": " "}, "option topic is empty"),
-        ({"kafka.transactional.id": "x"}, "option kafka.transactional.id=x cannot be honoured: transactions are not"),
+        ({"kafka.transactional.id": "x"}, "option kafka.transactional.id is not served when writing: the tasks"),
         ({"kafka.value.serializer": "x"}, "option kafka.value.serializer is not served when writing"),
         ({"kafka.group.id": "g"}, "option kafka.group.id is a setting of consumers"),
         ({"path": "/x"}, "option path is not served when writing: name the topic with topic"),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ottla.peer.errors import BrokerUnreachableError, ConnectError
+from ottla.peer.errors import BrokerUnreachableError, ClientError, ConnectError
 from ottla.peer.settings import ConnectionSettings, SaslSettings
 from ottla.peer.tls import TlsSettings
 
@@ -34,13 +34,15 @@ class BrokerConnector:
         #: How long a connection or a response may take (`controller.socket.timeout.ms`).
         self.timeout_ms = config.get_int("controller.socket.timeout.ms")
         self._client_id = str(broker_id)
+        self._login: SaslSettings | None = None
         self.apply_settings(config)
 
     def apply_settings(self, config: BrokerConfig) -> None:
-        """Use changed settings, and changed stores of keys, for new connections."""
+        """Use changed settings, and changed stores of keys, for new connections; the login stays if it cannot be."""
         tls = TlsSettings(config.tls_settings(self.listener_name)) if config.has_tls(self.listener_name) else None
+        self._login = _own_login(config, self._login)
         self._settings = ConnectionSettings(
-            client_id=self._client_id, request_timeout_ms=self.timeout_ms, tls=tls, sasl=_own_login(config)
+            client_id=self._client_id, request_timeout_ms=self.timeout_ms, tls=tls, sasl=self._login
         )
 
     async def connect(
@@ -65,8 +67,8 @@ class BrokerConnector:
         )
 
 
-def _own_login(config: BrokerConfig) -> SaslSettings | None:
-    """The login towards other brokers (`sasl.mechanism.inter.broker.protocol`)."""
+def _own_login(config: BrokerConfig, former: SaslSettings | None) -> SaslSettings | None:
+    """The login towards other brokers (`sasl.mechanism.inter.broker.protocol`), the former one where it cannot be."""
     if not any(endpoint.uses_sasl for endpoint in config.listeners):
         return None
     from ottla.broker.logins import inter_broker_login  # few brokers need it
@@ -75,7 +77,7 @@ def _own_login(config: BrokerConfig) -> SaslSettings | None:
 
     own = inter_broker_login(config)
     if own is None or isinstance(own, str):
-        return None
+        return None if own is None else former
     mechanism, login = own
     return SaslSettings(mechanism, TokenSource(login) if isinstance(login, OauthLogin) else login)
 
@@ -93,14 +95,27 @@ class KeptConnection:
         self._connection: PeerConnection | None = None
         self._target: BrokerImage | None = None
         self._opening = asyncio.Lock()
+        #: The last attempt that failed.
+        self._failed: tuple[BrokerImage, ClientError] | None = None
 
     async def to(self, target: BrokerImage) -> PeerConnection:
-        """The connection to this broker. Raises ConnectError."""
+        """The connection to this broker. Raises ClientError, also for an attempt that this call has waited for.
+
+        Else each of many requests to a broker that does not answer would wait for its own attempt after the others'.
+        """
+        former = self._failed
         async with self._opening:
             if self._connection is not None and self._connection.is_open and self._target == target:
                 return self._connection
+            failed = self._failed
+            if failed is not None and failed is not former and failed[0] == target:
+                raise failed[1].with_traceback(None)
             self.close()
-            connection = await self._connector.connect(target, self._client_id, self._timeout_ms)
+            try:
+                connection = await self._connector.connect(target, self._client_id, self._timeout_ms)
+            except ClientError as error:
+                self._failed = target, error
+                raise
             self._connection, self._target = connection, target
             return connection
 

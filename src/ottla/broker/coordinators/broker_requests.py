@@ -56,8 +56,8 @@ class BrokerRequestSender:
     def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
         """Send a request to its broker, or to the leader of its partition; call `done` once, later, with the outcome.
 
-        BROKER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE: there is no such broker, partition or
-        leader at present. NETWORK_EXCEPTION, REQUEST_TIMED_OUT: it may have been carried out. UNSUPPORTED_VERSION: the
+        BROKER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE: the broker, partition or leader is
+        absent at present. NETWORK_EXCEPTION, REQUEST_TIMED_OUT: it may have been carried out. UNSUPPORTED_VERSION: the
         broker does not serve the API.
         """
         task = asyncio.get_running_loop().create_task(self._work(request, done))

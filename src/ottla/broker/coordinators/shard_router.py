@@ -89,7 +89,7 @@ class ShardRouter(Generic[Shard]):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.loading else shard
 
     def partition_of(self, key: str) -> int:
-        """The partition of the topic that holds a key; as long as there is no topic, the one that will."""
+        """The partition of the topic that holds a key; while the topic is absent, the one that will."""
         partition = self._partition_cache.get(key)
         if partition is None:
             if len(self._partition_cache) >= PARTITION_CACHE_LIMIT:

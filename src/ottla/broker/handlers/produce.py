@@ -144,7 +144,7 @@ AppendOutcome = AppendInfo | PartitionProduceResponse | ErrorCode
 class PendingAppend:
     """One partition's batch of a request until the request is answered.
 
-    An `unready` batch waits before its append, and there is no result. After it the result may wait, as the response
+    An `unready` batch waits before its append, and has no result. After it the result may wait, as the response
     that it will be, until the batch is committed.
     """
 

@@ -16,7 +16,8 @@ from ottla.broker.metrics.registry import MetricReading, MetricsRegistry, text_o
 from ottla.broker.slices import LoopSlices
 from ottla.config.broker import BrokerConfig
 from ottla.env.executor import Executor
-from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork
+from ottla.env.network import EventLoop, ListeningSocket, NetworkError, ServerNetwork, Timer
+from ottla.net.listener import ACCEPT_PAUSE_S
 from ottla.net.reports import LimitedReports
 from ottla.net.streams import PlainStream
 from ottla.net.tls import TlsByteStream, TlsTerms
@@ -82,7 +83,9 @@ class MetricsEndpoint:
         self._open: set[_Scrape] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._report = partial(LimitedReports(log.warning, loop.call_later), "the metrics")
-        loop.add_reader(listening.fd, self._on_acceptable)
+        #: Set while no connection could be accepted.
+        self._accepting_again: Timer | None = None
+        self._accept()
 
     @property
     def port(self) -> int:
@@ -91,6 +94,8 @@ class MetricsEndpoint:
 
     def close(self) -> None:
         """Stop, and close all connections."""
+        if self._accepting_again is not None:
+            self._accepting_again.cancel()
         self._loop.remove_reader(self._listening.fd)
         self._listening.close()
         for task in self._work:
@@ -98,11 +103,18 @@ class MetricsEndpoint:
         for scrape in list(self._open):
             scrape.close()
 
+    def _accept(self) -> None:
+        self._accepting_again = None
+        self._loop.add_reader(self._listening.fd, self._on_acceptable)
+
     def _on_acceptable(self) -> None:
         try:
             socket = self._listening.accept()
         except NetworkError as error:
             self._report(f"metrics: {error}")
+            # The socket stays readable: ask again later instead of spinning.
+            self._loop.remove_reader(self._listening.fd)
+            self._accepting_again = self._loop.call_later(ACCEPT_PAUSE_S, self._accept)
             return
         if socket is None:
             return

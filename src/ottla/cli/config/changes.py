@@ -11,6 +11,7 @@ from ottla.cli.command import EXIT_FAILED, EXIT_REFUSED, NOT_CONFIRMED, CommandE
 from ottla.cli.config import COMMAND
 from ottla.cli.config.checks import mistyped, own_names, risk_of_change, unknown_setting, why_not_unset
 from ottla.cli.config.views import CHANGES, HIDDEN, SettingChange, change_row, entity_text
+from ottla.cli.options import read_properties
 from ottla.cli.terminal import Terminal, printable, write_json
 from ottla.client.admin.configs import ConfigAdmin
 from ottla.client.admin.model import ConfigEntry, ConfigOperation, ConfigResource, ResourceType
@@ -41,9 +42,15 @@ class Entities:
         return found
 
 
-def parse_changes(arguments: Sequence[str]) -> list[ConfigOperation]:
-    """Changes of KEY=VALUE, KEY+=VALUE and KEY-=VALUE, the latter for lists. Raises CommandError."""
-    operations = []
+def parse_changes(arguments: Sequence[str], properties: str | None = None) -> list[ConfigOperation]:
+    """Changes of KEY=VALUE, KEY+=VALUE and KEY-=VALUE, the latter for lists, after those of a file's settings.
+
+    Raises CommandError.
+    """
+    from_file = read_properties(properties) if properties is not None else {}
+    operations = [ConfigOperation("set", name, value) for name, value in from_file.items()]
+    if not arguments and not operations:
+        raise CommandError("name a setting, as in retention.ms=86400000, or a file of settings with --properties FILE")
     for each in arguments:
         name, equals, value = each.partition("=")
         operator = f"{name[-1:]}=" if name[-1:] in ("+", "-") else "="

@@ -72,9 +72,13 @@ def describe(
 def set_command(
     shared: ClusterOptions,
     changes: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="KEY=VALUE...", help="Settings; of a list KEY+=VALUE adds, and KEY-=VALUE takes away."),
-    ],
+    ] = None,
+    properties: Annotated[
+        str | None,
+        typer.Option("--properties", metavar="FILE", help="Settings of a file, as for secrets: others see arguments."),
+    ] = None,
     topics: OfTopics = None,
     brokers: OfBrokers = None,
     broker_defaults: OfAllBrokers = False,
@@ -92,7 +96,9 @@ def set_command(
     entities = Entities(tuple(topics or ()), tuple(brokers or ()), broker_defaults)
     COMMAND.run_with_cluster(
         shared,
-        lambda cluster: change_settings(cluster, entities, parse_changes(changes), yes=yes, as_json=shared.as_json),
+        lambda cluster: change_settings(
+            cluster, entities, parse_changes(changes or (), properties), yes=yes, as_json=shared.as_json
+        ),
     )
 
 

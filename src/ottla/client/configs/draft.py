@@ -19,7 +19,6 @@ from ottla.wire.strings import too_long
 _NO_LOGIN = "of SASL there are PLAIN, SCRAM, OAUTHBEARER and GSSAPI only. Remove it."
 _NO_JAVA_CLASS = "Java classes cannot be loaded here. Remove it."
 _REFUSALS = {
-    "transactional.id": "transactions are not supported yet. Remove it; retries make no duplicates without it.",
     "group.protocol": "the newer group protocol (KIP-848) is not supported yet. Remove it, or set it to classic.",
     "group.remote.assignor": "it is a setting of the newer group protocol (KIP-848), which is not supported yet. "
     "Remove it, and name assignors in partition.assignment.strategy.",

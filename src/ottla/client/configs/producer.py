@@ -71,7 +71,12 @@ def parse_producer_config(config: Mapping[str, Any] | None, keywords: Mapping[st
 def _settle_idempotence(draft: ConfigDraft) -> None:
     """Explicit idempotence conflicts with settings that exclude it; by default they disable it."""
     values = draft.values
+    is_transactional = values["transactional.id"] is not None
     if not values["enable.idempotence"]:
+        if is_transactional:
+            draft.problems.append(
+                "transactional.id needs enable.idempotence=true. Leave enable.idempotence out, or transactional.id."
+            )
         return
     in_flight = values["max.in.flight.requests.per.connection"]
     hindrances = []
@@ -83,7 +88,9 @@ def _settle_idempotence(draft: ConfigDraft) -> None:
         hindrances.append(
             f"max.in.flight.requests.per.connection={in_flight}: set it to {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} at most"
         )
-    if draft.is_set("enable.idempotence"):
+    if is_transactional:
+        draft.problems += [f"transactional.id is not possible with {each}, or remove it." for each in hindrances]
+    elif draft.is_set("enable.idempotence"):
         draft.problems += [
             f"enable.idempotence=true is not possible with {hindrance}, or set enable.idempotence to false."
             for hindrance in hindrances

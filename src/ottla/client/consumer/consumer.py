@@ -332,6 +332,12 @@ class Consumer(MethodHints, Generic[K, V]):
                 self._coordinator().commits.fetch_committed(partitions, timeout_ms)
             )
 
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the position of each assigned partition, for a producer's `send_offsets_to_transaction`."""
+        with self._guard:
+            self._begin(stop_iteration=False)
+            return self.delegate.subscriptions.positions()
+
     def group_metadata(self) -> GroupMetadata:
         """Return group and member for a producer's `send_offsets_to_transaction`."""
         with self._guard:

@@ -29,7 +29,7 @@ from ottla.assign.consumer_protocol import (
 )
 from ottla.assign.registry import common_protocol
 from ottla.client.consumer.listener import UserCall
-from ottla.client.consumer.membership import Membership
+from ottla.client.consumer.membership import NO_GENERATION, Membership
 from ottla.client.consumer.missing_topics import MissingTopics
 from ottla.client.consumer.subscription_state import SubscriptionState, SubscriptionType
 from ottla.client.errors import ClientError, ProtocolError, RebalanceListenerError
@@ -69,6 +69,8 @@ class Rebalance:
         self._rack = client_rack or None
         self.protocol = common_protocol(assignors.values())
         self._joined_subscription: frozenset[str] | None = None
+        self._assigned_in = NO_GENERATION
+        """The generation whose assignment was taken last."""
         self._assigned_from: Snapshot | None = None
         self._compared_version = -1
         self._missing = MissingTopics(cluster.clock)
@@ -151,6 +153,7 @@ class Rebalance:
         """Apply the waiting assignment. Raises RebalanceListenerError afterwards if the listener failed."""
         membership, subscriptions = self._membership, self._subscriptions
         read, assigned = self._waiting_assignment()
+        self._assigned_in = membership.generation
         name = membership.generation.protocol_name or ""
         owned = set(subscriptions.assigned_partitions)
         if not self._matches(assigned):
@@ -220,8 +223,14 @@ class Rebalance:
         return None
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the group and this member in it."""
-        settings, who = self._membership.settings, self._membership.generation
+        """Return the group and this member, in the generation of its assignment.
+
+        Heartbeats may have found meanwhile that it is no member any more. Without member and generation a group
+        coordinator would check nothing, and take offsets of partitions that others own by now.
+        """
+        settings, who = self._membership.settings, self._assigned_in
+        if self._subscriptions.type is SubscriptionType.USER_ASSIGNED:
+            who = NO_GENERATION
         return GroupMetadata(settings.group_id, who.generation_id, who.member_id, settings.group_instance_id)
 
     # Leaving

@@ -355,10 +355,20 @@ class SubscriptionState:
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Offsets for a commit without arguments: every partition with a valid position."""
+        assignment = self._assignment
+        return {
+            each: at for each, at in self.positions().items() if assignment[each].fetch_state is FetchState.FETCHING
+        }
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Offsets for a transaction: every partition with a position, one that awaits validation included.
+
+        The records before it are in the transaction, and their offsets must not come later than they.
+        """
         return {
             each: OffsetAndMetadata(state.position.offset, "", state.position.offset_epoch)
             for each, state in self._assignment.items()
-            if state.position is not None and state.fetch_state is FetchState.FETCHING
+            if state.position is not None
         }
 
     # Leader epochs

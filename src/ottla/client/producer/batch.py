@@ -94,13 +94,15 @@ class ProducerBatch:
         self.was_renumbered = not is_new
         self.encoded = None
 
-    def encode(self, compression: Compression, level: int | None) -> bytes | memoryview[int]:
+    def encode(
+        self, compression: Compression, level: int | None, *, is_transactional: bool = False
+    ) -> bytes | memoryview[int]:
         """Return the batch as it is sent; encoded once, unless it is renumbered."""
         if self.encoded is None:
             identity = self.producer_id, self.producer_epoch, self.base_sequence
             if compression == Compression.NONE and not self._was_framed:
                 self._was_framed = True
-                self.encoded = finish_in_place(self.builder, *identity)
+                self.encoded = finish_in_place(self.builder, *identity, is_transactional=is_transactional)
             else:
                 self.encoded = finish_batch(
                     self.builder,
@@ -109,6 +111,7 @@ class ProducerBatch:
                     producer_epoch=identity[1],
                     base_sequence=identity[2],
                     compression_level=level,
+                    is_transactional=is_transactional,
                 )
         return self.encoded
 

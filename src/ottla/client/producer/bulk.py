@@ -125,7 +125,7 @@ class _Batches:
             except ClientError:
                 self._put(batch, places)
                 raise
-        self._delegate.check_open()
+        self._delegate.check_open(for_records=True)
         batch.reserved = size
         queues = self._delegate.accumulator.topics[self._topic]
         # Its delivery timeout starts now, however slowly the records came.
@@ -159,7 +159,7 @@ class Bulk:
             )
         if topic is not None and topic.__class__ is not str:
             topic = topic_name(topic)
-        self._delegate.check_open()
+        self._delegate.check_open(for_records=True)
         if self._delegate.needs_each_record:
             yield from self._each(records, topic, future)
             return future
@@ -333,7 +333,7 @@ class Bulk:
         for role, name in columns.items():
             if name is not None and not isinstance(name, str):
                 raise InvalidArgumentError(f"{role}_column is the name of a column or None, not {name!r:.80}")
-        self._delegate.check_open()
+        self._delegate.check_open(for_records=True)
         self._delegate.check_no_partitioner("send_arrow")
         require_extra("send_arrow", "arrow", "pyarrow")
         table = _as_arrow(data)

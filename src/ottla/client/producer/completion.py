@@ -11,7 +11,7 @@ from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.batch import ProducerBatch, split_batch
 from ottla.client.producer.links import BrokerLink
 from ottla.client.producer.producer_metrics import ProducerMetrics
-from ottla.client.producer.sequences import Sequences
+from ottla.client.producer.sequences import NO_SEQUENCE, Sequences
 from ottla.peer.cluster import Cluster
 from ottla.peer.errors import STALE_METADATA
 from ottla.peer.metadata import NO_NODE
@@ -148,12 +148,17 @@ class BatchCompletion:
         topic, partition = batch.partition
         return self._accumulator.topics[topic].queues[partition]
 
-    def fail_all(self, error: ClientError) -> int:
-        """Fail all waiting and in-flight batches with this error; returns the number of their records."""
+    def fail_all(self, error: ClientError, *, only_unsent: bool = False) -> int:
+        """Fail all waiting and in-flight batches, or those never sent, with this error; returns their records' number.
+
+        A batch that was sent before and waits for another attempt has a number, and may have been written.
+        """
         with self._accumulator.lock:
             incomplete = list(self._accumulator.incomplete)
         count = 0
         for batch in incomplete:
+            if only_unsent and batch.base_sequence != NO_SEQUENCE:
+                continue
             self._accumulator.remove(self._queue_of(batch), batch)
             count += batch.record_count
             self._fail(batch, error)

@@ -34,6 +34,8 @@ from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.record import EncodedHeaders, SendHeaders, checked_headers, headers_size, topic_name
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.serializing import SerializingAppend
+from ottla.client.producer.transaction_states import TransactionCall
+from ottla.client.producer.transactions import ProducerTransactions
 from ottla.env.process import call_after_fork
 from ottla.peer.arguments import milliseconds_or_none
 from ottla.peer.cluster import Cluster
@@ -45,6 +47,7 @@ logger = logging.getLogger(__name__)
 MAX_INT32 = 0x7FFFFFFF
 MAX_TIMESTAMP = 2**62
 FORKED = "the producer belongs to the parent process"
+OUTSIDE = "the producer is not in a transaction"
 
 
 class Wait(Enum):
@@ -66,6 +69,9 @@ class ProducerDelegate:
         #: Why records are refused; None while they are accepted.
         self.refusal: str | None = None
         self.failures = Failures()
+        self.transactions = ProducerTransactions(
+            cluster, config, self.failures, self._drained, self._transaction_changed
+        )
         settings = AccumulatorSettings(
             config.batch_size,
             config.linger_ms,
@@ -102,12 +108,22 @@ class ProducerDelegate:
         self._metrics = Metrics(cluster.clock, config.metrics_num_samples, config.metrics_sample_window_ms)
         self._metrics.gauge("metadata-age", lambda: cluster.metadata_age_s)
         self._producer_metrics = ProducerMetrics(self._metrics, self.accumulator)
+        self._transaction_changed()
         _alive.add(self)
 
     def start(self) -> None:
         """Start the sender; in the event loop."""
         self.accumulator.home.loop = asyncio.get_running_loop()
-        self._sender = Sender(self.cluster, self.config, self.accumulator, self._producer_metrics, self.failures.add)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._producer_metrics, self.transactions)
+
+    def _transaction_changed(self) -> None:
+        """Refuse records outside of transactions."""
+        if not self._is_closed:
+            self.refusal = None if self.transactions.refusal(TransactionCall.SEND) is None else OUTSIDE
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.refusal not in (None, OUTSIDE)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics by Kafka's names."""
@@ -319,7 +335,7 @@ class ProducerDelegate:
 
     def _look_up(self, topic: str) -> None:
         """Request the topic's metadata once, in the background, unless that is in progress."""
-        if self.refusal is None and topic not in self._lookups:
+        if not self._is_closed and topic not in self._lookups:
             lookup = asyncio.get_running_loop().create_task(self._ask_once(topic))
             self._lookups[topic] = lookup
             lookup.add_done_callback(lambda _: self._lookups.pop(topic, None))
@@ -332,15 +348,17 @@ class ProducerDelegate:
 
     def refuse(self) -> None:
         """Accept no more records."""
-        if self.refusal is None:
+        if not self._is_closed:
             self.refusal = CLOSED
 
-    def check_open(self) -> None:
-        """Raise ClientClosedError once the producer is closed, or in a forked child."""
-        if self.refusal is not None:
+    def check_open(self, *, for_records: bool = False) -> None:
+        """Raise ClientClosedError once the producer is closed, or in a forked child; for records all that refuses."""
+        if self._is_closed or (for_records and self.refusal is not None):
             raise self._refused()
 
-    def _refused(self) -> ClientClosedError:
+    def _refused(self) -> ClientError:
+        if self.refusal == OUTSIDE and (outside := self.transactions.refusal(TransactionCall.SEND)) is not None:
+            return outside
         return ForkedError("producer") if self.refusal == FORKED else ClientClosedError(self.refusal or CLOSED)
 
     def blocked(self, wait: Wait, topic: str) -> ClientTimeoutError:
@@ -405,7 +423,11 @@ class ProducerDelegate:
         if self.refusal == FORKED:
             return
         self.refuse()
-        timed_out = self._sender is not None and not await self._drained(timeout_ms)
+        now_ms = self.cluster.clock.monotonic_ms
+        began_ms = now_ms()
+        await self.transactions.close(timeout_ms)
+        left_ms = None if timeout_ms is None else max(0, timeout_ms - int(now_ms() - began_ms))
+        timed_out = self._sender is not None and not await self._drained(left_ms)
         sender = self._sender
         failure = self.stop(timeout_ms if timed_out else None)
         if sender is not None:

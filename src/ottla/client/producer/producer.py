@@ -8,7 +8,8 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, overload
 
@@ -21,6 +22,14 @@ from ottla.client.producer.bulk_future import BulkFuture
 from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.client.producer.transactions import (
+    Consumed,
+    OffsetsToSend,
+    ProducerTransactions,
+    TransactedConsumer,
+    group_of,
+    offsets_to_send,
+)
 from ottla.env.environment import Environment
 from ottla.peer.cluster import Cluster
 from ottla.records.type_variables import K, V
@@ -195,6 +204,71 @@ class Producer(MethodHints, Generic[K, V]):
         }
         future = bulk_future(into)
         return await self._drive(Bulk(self._delegate).arrow(data, topic, columns, partition, future), future)
+
+    async def init_transactions(self) -> None:
+        """Get a producer id for `transactional.id`; fences its other producers and aborts what they left open.
+
+        Call it once, before the first transaction. This and the other methods of transactions wait up to
+        `max.block.ms` and then raise ClientTimeoutError; call the same method again to continue. They raise
+        ProducerFencedError, and other errors that only `close` helps against, and IllegalStateError where the method
+        does not fit what was called before.
+        """
+        await self._transactions().initialize()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction. Records can be sent in transactions only."""
+        await self._transactions().begin()
+
+    async def send_offsets_to_transaction(self, offsets: OffsetsToSend, group_metadata: Any) -> None:
+        """Commit a group's offsets as part of the transaction, as with `Consumer.commit`: those of the next records.
+
+        `group_metadata` is the consumer, or what its `group_metadata()` gives. Raises TransactionAbortableError if
+        the consumer has left the group, or no answer came in time: abort then.
+        """
+        group = group_of(group_metadata)
+        await self._transactions().send_offsets(offsets_to_send(offsets), group)
+
+    async def commit_transaction(self) -> None:
+        """Send everything, wait until it is acknowledged, and commit.
+
+        Raises TransactionAbortableError if a record was not written; then nothing is committed: call
+        `abort_transaction`. After a ClientTimeoutError the transaction may be committed or not: call it again.
+        """
+        await self._transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Abort the transaction: its records that were not sent yet fail with TransactionAbortedError."""
+        await self._transactions().abort()
+
+    @asynccontextmanager
+    async def transaction(self, consumer: TransactedConsumer | None = None) -> AsyncIterator[Self]:
+        """Run a transaction: `async with producer.transaction(consumer): …`; calls init_transactions the first time.
+
+        Commits at the end, with the positions of the consumer (see `Consumer.positions`); aborts on an exception, a
+        failure to commit included. The positions of the consumer stay where they are then.
+        """
+        transactions = self._transactions()
+        if transactions.is_new:
+            await transactions.initialize()
+        consumed = None if consumer is None else Consumed(consumer)
+        await transactions.begin()
+        try:
+            yield self
+            if consumed is not None:
+                await self.send_offsets_to_transaction(*consumed.offsets())
+            await transactions.commit()
+        except BaseException as error:
+            if transactions.is_open:
+                try:
+                    await transactions.abort()
+                except ClientError as failed:
+                    error.add_note(f"besides, the transaction is not aborted: {failed}")
+            raise
+
+    def _transactions(self) -> ProducerTransactions:
+        self._check_loop()
+        self._start()
+        return self._delegate.transactions
 
     def _check_loop(self) -> None:
         """Raise IllegalStateError in another event loop than the producer's, which is the first one to use it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from ottla.client.configs import ProducerConfig
@@ -20,7 +20,8 @@ from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.completion import BatchCompletion
 from ottla.client.producer.links import BrokerLink, SentRequest
 from ottla.client.producer.producer_metrics import ProducerMetrics
-from ottla.client.producer.sequences import ProducerIdentity, Sequences
+from ottla.client.producer.sequences import NO_SEQUENCE, ProducerIdentity, Sequences
+from ottla.client.producer.transactions import ProducerTransactions
 from ottla.peer.cluster import Cluster
 from ottla.peer.metadata import NO_NODE
 from ottla.records.batch import MAX_INT32, NO_TIMESTAMP
@@ -49,7 +50,7 @@ class Sender:
         config: ProducerConfig,
         accumulator: Accumulator,
         metrics: ProducerMetrics,
-        failed: Callable[[ProducerBatch, ClientError], None],
+        transactions: ProducerTransactions,
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -57,9 +58,13 @@ class Sender:
         self._metrics = metrics
         self._compression = Compression[config.compression_type.upper()]
         self._level = _compression_level(config, self._compression)
-        self._sequences = Sequences() if config.enable_idempotence else None
+        #: None without a transactional id.
+        self._transactions = transactions if transactions.is_enabled else None
+        self._sequences = Sequences(is_transactional=transactions.is_enabled) if config.enable_idempotence else None
         self._links: dict[int, BrokerLink] = {}
-        self.completion = BatchCompletion(cluster, config, accumulator, self._sequences, metrics, self._links, failed)
+        self.completion = BatchCompletion(
+            cluster, config, accumulator, self._sequences, metrics, self._links, transactions.batch_failed
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0.0
         self._scheduled = False
@@ -76,6 +81,8 @@ class Sender:
         self._refreshed_at_ms = cluster.clock.monotonic_ms()
         self._closed = False
         self.loop = asyncio.get_running_loop()
+        if self._transactions is not None and self._sequences is not None:
+            transactions.connect(self._sequences, self.completion, self._spawn, self.wake)
 
     def wake(self) -> None:
         """There may be work: schedule `run_once`, at most once per iteration of the loop."""
@@ -121,6 +128,8 @@ class Sender:
             next_due = self._send_all(now)
         finally:
             self._is_at_work = False
+        if self._transactions is not None:
+            self._transactions.proceed()
         refresh_due = self._keep_metadata(now)
         self._set_timer(min(next_due, refresh_due, self._next_deadline()), now)
 
@@ -213,10 +222,14 @@ class Sender:
 
     def _may_send(self, queue: PartitionQueue) -> bool:
         if self._sequences is not None:
-            if not self._sequences.has_identity:
+            batch = queue.batches[0]
+            if self._transactions is not None:
+                if not self._transactions.state.may_send(queue.partition, is_new=batch.base_sequence == NO_SEQUENCE):
+                    return False
+            elif not self._sequences.has_identity:
                 self._identify()
                 return False
-            return self._sequences.may_send(queue.batches[0])
+            return self._sequences.may_send(batch)
         # Without sequence numbers only one batch in flight keeps the order.
         return self._config.max_in_flight_requests_per_connection > 1 or not queue.in_flight
 
@@ -226,7 +239,7 @@ class Sender:
             batch.attempts += 1
             batch.drained_ms = now
             try:
-                encoded = batch.encode(self._compression, self._level)
+                encoded = batch.encode(self._compression, self._level, is_transactional=self._transactions is not None)
             except Exception as error:  # out of memory, say: the others must be sent
                 batches.remove(batch)
                 self.completion.fail_in_flight(batch, self._not_encoded(batch, error))
@@ -238,6 +251,7 @@ class Sender:
         if not batches:
             return
         request = ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],

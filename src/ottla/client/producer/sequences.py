@@ -11,6 +11,9 @@ Apache Kafka's `TransactionManager` for a producer without a transactional id:
 - A failed batch leaves the partition *unresolved*: no new batch is numbered until all its batches are back; then either
   the numbers match, or the epoch is bumped. (Java bumps the epoch at once if the broker refused the batch; waiting
   costs a round trip and cannot cause duplicates.)
+
+With a transactional id only the coordinator gives epochs: a batch that cannot follow fails, and with it its
+transaction, after which `restart` has the new epoch.
 """
 
 from __future__ import annotations
@@ -63,8 +66,9 @@ class PartitionSequence:
 class Sequences:
     """Sequence numbers of all partitions under one identity; `identity` is NO_IDENTITY until a broker assigns one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_transactional: bool = False) -> None:
         self.identity = NO_IDENTITY
+        self._is_transactional = is_transactional
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
         #: Partitions with a batch that failed, and the number after it.
         self._unresolved: dict[TopicPartition, int] = {}
@@ -127,6 +131,8 @@ class Sequences:
     def can_retry(self, batch: ProducerBatch, code: int | None) -> bool | None:
         """Whether a batch refused with `code` is retried; None if that does not depend on its sequence number."""
         known = self._of(batch.partition)
+        if self._is_transactional and code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH):
+            return False
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
             if not batch.was_renumbered:  # the producer's earlier records are gone from the log
                 self._request_bump(batch)
@@ -137,6 +143,8 @@ class Sequences:
             is_next = is_next or batch.base_sequence == _after(known.last_acked, 1)
             if unresolved is None and (batch.was_renumbered or not is_next):
                 return True  # an earlier batch failed; this one is retried after it
+            if self._is_transactional:
+                return False
             if unresolved is None or unresolved == batch.base_sequence:
                 self._request_bump(batch)
             return True
@@ -166,7 +174,7 @@ class Sequences:
 
         If the identity has run out of epochs, it is unset, and a new producer id has to be requested.
         """
-        if not self._unresolved and not self._to_renumber:
+        if (not self._unresolved and not self._to_renumber) or self._is_transactional:
             return False
         for partition in [each for each in self._unresolved if not self._of(each).in_flight]:
             known = self._of(partition)
@@ -189,6 +197,12 @@ class Sequences:
             self._unresolved.pop(partition, None)
             self._of(partition).begin(identity)
         self._to_renumber.clear()
+
+    def restart(self, identity: ProducerIdentity) -> None:
+        """Restart all partitions at 0 under this identity; no batch is in flight."""
+        self.identity = identity
+        self._partitions.clear()
+        self._unresolved.clear()
 
     def in_flight(self, partition: TopicPartition) -> int:
         """Return how many numbered batches of the partition are not acknowledged."""

@@ -79,9 +79,10 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
             return await consumer._call(function, *arguments)
 
         self._async: AsyncConsumer[K, V] = AsyncConsumer(config, guard=Guard(), call=call, **settings)
+        self.config = self._async.config
         self._delegate = self._async.delegate
-        self._max_poll_records = self._async.config.max_poll_records
-        self._thread = LoopThread(f"{self._async.config.client_id}-consumer", self._delegate.close)
+        self._max_poll_records = self.config.max_poll_records
+        self._thread = LoopThread(f"{self.config.client_id}-consumer", self._delegate.close)
         self._guard = _CallerGuard(self._thread)
 
     async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -204,6 +205,7 @@ class Consumer(SyncClient, MethodHints, Generic[K, V]):
     commit = blocking(AsyncConsumer.commit)
     commit_async = in_loop(AsyncConsumer.commit_async)
     committed = blocking(AsyncConsumer.committed)
+    positions = in_loop(AsyncConsumer.positions)
     group_metadata = guarded(AsyncConsumer.group_metadata)
     enforce_rebalance = in_loop(AsyncConsumer.enforce_rebalance)
 

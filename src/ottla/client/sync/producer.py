@@ -10,8 +10,8 @@ Records are encoded into their batches in the caller's own thread; the loop is w
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Self, overload
 
@@ -32,6 +32,14 @@ from ottla.client.producer.delegate import ProducerDelegate, Wait
 from ottla.client.producer.futures import Callback, RecordFuture
 from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.producer.record import ProducerRecord, SendHeaders, fields_of, topic_name
+from ottla.client.producer.transactions import (
+    Consumed,
+    OffsetsToSend,
+    ProducerTransactions,
+    TransactedConsumer,
+    group_of,
+    offsets_to_send,
+)
 from ottla.client.sync.blocking import P, T, made_of
 from ottla.env.threads import Latch
 from ottla.peer.cluster import Cluster
@@ -207,6 +215,52 @@ class Producer(MethodHints, Generic[K, V]):
             return freed.wait(timeout_ms / 1000)
         finally:
             self._delegate.accumulator.forget_waiter(freed.set)
+
+    def init_transactions(self) -> None:
+        """As `ottla.client.Producer.init_transactions`."""
+        self._thread.run(self._transactions().initialize)
+
+    def begin_transaction(self) -> None:
+        """As `ottla.client.Producer.begin_transaction`."""
+        self._thread.run(self._transactions().begin)
+
+    def send_offsets_to_transaction(self, offsets: OffsetsToSend, group_metadata: Any) -> None:
+        """As `ottla.client.Producer.send_offsets_to_transaction`."""
+        group = group_of(group_metadata)
+        self._thread.run(self._transactions().send_offsets, offsets_to_send(offsets), group)
+
+    def commit_transaction(self) -> None:
+        """As `ottla.client.Producer.commit_transaction`."""
+        self._thread.run(self._transactions().commit)
+
+    def abort_transaction(self) -> None:
+        """As `ottla.client.Producer.abort_transaction`."""
+        self._thread.run(self._transactions().abort)
+
+    @contextmanager
+    def transaction(self, consumer: TransactedConsumer | None = None) -> Iterator[Self]:
+        """As `ottla.client.Producer.transaction`."""
+        transactions = self._transactions()
+        if transactions.is_new:
+            self.init_transactions()
+        consumed = None if consumer is None else Consumed(consumer)
+        self.begin_transaction()
+        try:
+            yield self
+            if consumed is not None:
+                self.send_offsets_to_transaction(*consumed.offsets())
+            self.commit_transaction()
+        except BaseException as error:
+            if transactions.is_open:
+                try:
+                    self.abort_transaction()
+                except ClientError as failed:
+                    error.add_note(f"besides, the transaction is not aborted: {failed}")
+            raise
+
+    def _transactions(self) -> ProducerTransactions:
+        self._delegate.check_open()
+        return self._delegate.transactions
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """As `ottla.client.Producer.partitions_for`."""

@@ -140,7 +140,8 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
         error = self.rules.delete
         step.replies.append(Reply(event.token, ErrorResult(error)))
         if error is ErrorCode.NONE:
-            self._remove_offsets(self.offsets.partitions(), step, now_ms, is_deleted=True)
+            # What a transaction has committed so far goes, too, or it would come back where the log is loaded.
+            self._remove_offsets(self.offsets.partitions(with_pending=True), step, now_ms, is_deleted=True)
 
     def _delete_offsets(self, event: DeleteOffsets, step: Step, now_ms: int) -> None:
         """Delete offsets of topics without subscribers, and an empty group if it has no offsets left."""
@@ -154,7 +155,7 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
             for topic, _ in event.partitions
         ]
         step.replies.append(Reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, errors)))
-        present = frozenset(self.offsets.partitions())
+        present = frozenset(self.offsets.partitions(with_pending=True))
         outcomes = zip(event.partitions, errors, strict=True)
         keys = list(dict.fromkeys(key for key, error in outcomes if error is ErrorCode.NONE and key in present))
         self._remove_offsets(keys, step, now_ms)
@@ -163,7 +164,8 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
         self._remove_offsets(self._expired_offsets(event.retention_ms, now_ms), step, now_ms)
 
     def _topics_deleted(self, event: TopicsDeleted, step: Step, now_ms: int) -> None:
-        self._remove_offsets([key for key in self.offsets.partitions() if key[0] in event.topics], step, now_ms)
+        keys = [key for key in self.offsets.partitions(with_pending=True) if key[0] in event.topics]
+        self._remove_offsets(keys, step, now_ms)
 
     def _remove_offsets(
         self, keys: Sequence[TopicPartition], step: Step, now_ms: int, is_deleted: bool = False

@@ -162,6 +162,27 @@ def test_a_broker_that_has_gone_or_moved(virtual_fakes: VirtualFakeCluster) -> N
     virtual_fakes.run_to_end(scenario())
 
 
+def test_requests_to_a_broker_that_does_not_answer_share_one_attempt(virtual_fakes: VirtualFakeCluster) -> None:
+    """The hundredth does not wait a hundred times as long, and those to other brokers do not wait at all."""
+
+    async def scenario() -> None:
+        asking = Asking(virtual_fakes)
+        virtual_fakes.faults[ApiKey.API_VERSIONS].append(SILENT)
+        for number in range(100):
+            asking.send(0, number)
+        await asking.answered(100)
+        assert {token for token, _ in asking.errors} == set(range(100))
+        assert {error for _, error in asking.errors} == {ErrorCode.NETWORK_EXCEPTION}
+        assert virtual_fakes.loop.time() < 2 * TIMEOUT_MS / 1000
+        assert (asking.took, asking.connections) == ([], 1)
+        asking.send(0, "next")
+        await asking.answered(101)
+        assert asking.errors[-1] == ("next", ErrorCode.NONE)
+        asking.sender.close()
+
+    virtual_fakes.run_to_end(scenario())
+
+
 def test_an_api_that_the_broker_does_not_serve(virtual_fakes: VirtualFakeCluster) -> None:
     async def scenario() -> None:
         asking = Asking(virtual_fakes)

@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.broker.coordinators.groups import GroupCoordinatorService
 from ottla.broker.server import Broker
-from ottla.groups.events import Batch, OffsetCommit, Step
+from ottla.groups.events import Batch, DeleteOffsets, DeleteOffsetsResult, OffsetCommit, Step
 from ottla.groups.records import OffsetRecord, StoredOffset
 from ottla.records.control import TransactionMarker
 from ottla.sim.virtual_loop import LoopClock, VirtualTimeLoop, run_in_virtual_time
@@ -103,6 +103,38 @@ def test_a_newer_commit_than_that_of_the_transaction_stays():
         commit(groups, 0, 7)
         end(groups, PRODUCER, is_commit=True)
         assert committed(groups, 0) == [7]
+
+    run(test)
+
+
+def test_offsets_of_a_deleted_topic_do_not_come_with_the_end_of_their_transaction():
+    """A topic of the same name may have begun at 0 meanwhile."""
+
+    async def test(broker: FakeBroker) -> None:
+        groups = broker.begin().groups
+        broker.control.put("t", 2)
+        commit(groups, 0, 1)
+        commit_in_transaction(groups, PRODUCER, 1, 2)
+        broker.control.remove("t")
+        end(groups, PRODUCER, is_commit=True)
+        assert committed(groups, 0, 1) == [None, None]
+
+    run(test)
+
+
+def test_offsets_that_are_deleted_do_not_come_back_with_the_end_of_their_transaction():
+    """As in Apache Kafka, a deletion is of what an open transaction has committed so far, too."""
+
+    async def test(broker: FakeBroker) -> None:
+        groups = broker.begin().groups
+        commit(groups, 0, 1)
+        for partition in (1, 2):
+            commit_in_transaction(groups, PRODUCER, partition, 2)
+        answers: list[DeleteOffsetsResult] = []
+        groups.submit(DeleteOffsets(answers.append, "g", [("t", 0), ("t", 1)]))
+        assert [list(each.errors) for each in answers] == [[ErrorCode.NONE] * 2]
+        end(groups, PRODUCER, is_commit=True)
+        assert committed(groups, 0, 1, 2) == [None, None, 2]
 
     run(test)
 

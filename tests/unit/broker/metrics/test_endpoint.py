@@ -19,18 +19,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla import testing
 from ottla.broker.metrics.catalogue import BROKER_METRICS
-from ottla.broker.metrics.endpoint import MOST_CONNECTIONS, MOST_REQUEST_BYTES, TEXT_FORMAT
+from ottla.broker.metrics.endpoint import MOST_CONNECTIONS, MOST_REQUEST_BYTES, TEXT_FORMAT, MetricsEndpoint
 from ottla.broker.metrics.health import not_ready
 from ottla.broker.metrics.registry import PROCESS_METRICS
 from ottla.broker.server import Broker
 from ottla.cluster.topics import TopicSpec
+from ottla.env.network import NetworkError
 from ottla.groups.events import OffsetCommit
 from ottla.groups.evidence import Evidence
 from ottla.groups.records import StoredOffset
+from ottla.net.listener import ACCEPT_PAUSE_S
 from ottla.net.tls import TlsTerms
 from ottla.records.record import Record, encode_batch
 from ottla.storage.log import CLIENT
 from support.waiting import wait_until
+from support.wired_connection import HandLoop
 from unit.broker.test_server import config
 
 pytestmark = pytest.mark.spec("U3")
@@ -297,3 +300,31 @@ def test_the_metrics_are_served_with_the_tls_of_a_listener(caplog: pytest.LogCap
             assert not received.startswith(b"HTTP")
     with pytest.raises(testing.TestBrokerError, match=r"tls\.listener=PLAINTEXT names no listener with TLS"):
         testing.Broker(settings={"ottla.metrics.port": 0, "ottla.metrics.tls.listener": "PLAINTEXT"}).start()
+
+
+def test_connections_that_cannot_be_accepted_are_asked_for_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    """Where there are no files left the socket stays readable, and asking at once would take a whole processor."""
+
+    class NoFiles:
+        fd, port = 7, 1
+
+        def accept(self) -> None:
+            raise NetworkError("too many open files")
+
+        def close(self) -> None:
+            pass
+
+    loop: Any = HandLoop()
+    nothing: Any = None
+    listening: Any = NoFiles()
+    endpoint = MetricsEndpoint(loop, listening, nothing, nothing)
+    for _ in range(3):
+        loop.readers[7]()
+        assert loop.readers == {}, "it is not asked again at once"
+        assert caplog.messages.pop() == "metrics: too many open files"
+        (again,) = (callback for delay_s, callback in loop.later if delay_s == ACCEPT_PAUSE_S)
+        loop.later.clear()
+        again()
+        assert list(loop.readers) == [7]
+    endpoint.close()
+    assert loop.readers == {}

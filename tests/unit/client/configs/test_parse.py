@@ -238,6 +238,8 @@ def test_bootstrap_servers_are_needed() -> None:
     [
         (producer, {"enable.idempotence": True, "acks": 1}, "acks=1: set acks to all"),
         (producer, {"enable.idempotence": True, "retries": 0}, "retries=0"),
+        (producer, {"transactional.id": "t", "enable.idempotence": False}, "transactional.id needs enable.idempotence"),
+        (producer, {"transactional.id": "t", "acks": 1}, "transactional.id is not possible with acks=1: set acks to"),
         (producer, {"enable.idempotence": True, "max.in.flight.requests.per.connection": 6}, "set it to 5 at most"),
         (producer, {"delivery.timeout.ms": 1000}, "Raise it to 30000 or more"),
         (producer, {"batch.size": 101, "buffer.memory": 100}, "buffer.memory=100"),
@@ -281,7 +283,6 @@ def test_what_is_not_given_gives_way_to_what_is() -> None:
 @pytest.mark.parametrize(
     ("make", "settings"),
     [
-        (producer, {"transactional.id": "t"}),
         (producer, {"sasl.login.class": "x.Y"}),
         (consumer, {"group.protocol": "Consumer"}),
         (consumer, {"group.remote.assignor": "uniform"}),

@@ -98,6 +98,32 @@ def test_an_assignment_that_is_not_taken_revokes_nothing(fake, with_cluster):
     with_cluster(fake, work)
 
 
+@pytest.mark.spec("P6")
+def test_the_group_metadata_are_those_of_the_assignment_whatever_became_of_the_membership(fake, with_cluster):
+    """Offsets of a transaction that name no member are taken unchecked: those of a member that was kicked out, too."""
+
+    async def work(cluster):
+        subscriptions = SubscriptionState()
+        strategy = ("cooperative-sticky",)
+        made = member(cluster, subscriptions, partition_assignment_strategy=strategy, enable_auto_commit=False)
+        found = [made.group_metadata()]
+        [made.membership.assignment] = encode_assignments({"m1": Assignment(1, {"a": [0, 1]}, None)}).values()
+        await made.poll(NEVER_MS)
+        found.append(made.group_metadata())
+        made.membership.kicked_out(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat")
+        found.append(made.group_metadata())
+        make_stable(made.membership, 2)  # its assignment is taken by the next poll
+        found.append(made.group_metadata())
+        subscriptions.unsubscribe()
+        subscriptions.assign_from_user([A0])
+        found.append(made.group_metadata())
+        await made.close(0)
+        return [(each.generation_id, each.member_id) for each in found]
+
+    none, first = (-1, ""), (1, "m1")
+    assert with_cluster(fake, work) == [none, first, first, first, none]
+
+
 @pytest.mark.slow
 @pytest.mark.spec("C3")
 def test_what_was_to_be_committed_before_the_partitions_were_lost_is_not_committed_as_another_member(

@@ -126,6 +126,15 @@ def test_a_commit_without_arguments(reading):
     assert reading.all_consumed() == {A0: OffsetAndMetadata(10, "", 4)}
 
 
+@pytest.mark.spec("P6")
+def test_a_transaction_gets_positions_that_await_validation_too(reading):
+    """The records before them are in the transaction; without their offsets they would be read again."""
+    reading.request_reset(A1)
+    reading.maybe_validate_position(A0, LEADER_6)
+    assert reading.all_consumed() == {}
+    assert reading.positions() == {A0: OffsetAndMetadata(10, "", 4)}
+
+
 def test_calls_that_cannot_be(reading):
     with pytest.raises(IllegalStateError, match=r"b-0 is not assigned .* a-0, a-1"):
         reading.state(B0)
