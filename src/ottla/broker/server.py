@@ -160,7 +160,7 @@ class Broker:
         self._control: ControlPlane | None = None
         self.control_requests: ControlRequestShell
         self.groups: GroupCoordinatorService
-        self._transactions: TransactionCoordinatorService | None = None
+        self._transactions = _LazyTransactions(self)
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
         self.acls: AclStore | None = None
@@ -221,11 +221,8 @@ class Broker:
 
     @property
     def transactions(self) -> TransactionCoordinatorService:
-        """The transaction coordinator, made when it is first needed: many brokers never do."""
-        if self._transactions is None:
-            self._transactions = _transaction_coordinator(self)
-            self._transactions.start()
-        return self._transactions
+        """The transaction coordinator, made when it is first needed."""
+        return self._transactions.made()
 
     @property
     def zookeeper_port(self) -> int | None:
@@ -430,29 +427,21 @@ class Broker:
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
-        broker_id = control.broker_id
         evidence_requests = _evidence_requests(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
             self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, evidence_requests
         )
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.publisher.subscribe(self.groups.image_changed)
-        control.publisher.subscribe(self._transactions_changed)
         self.groups.start()
-        if TRANSACTION_STATE_TOPIC in control.image.topics:
-            _ = self.transactions
+        self._transactions.follow(control)
         if coordination.is_shared:
-            changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
+            changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, self.id, self.clock)
             control.membership.on_rejoined = changes.resume
             control.on_unknown_outcome = changes.look_at_topic
             if coordination.accepts_others:
                 control.on_took_office = changes.start
             changes.start()
-
-    def _transactions_changed(self, delta: ImageDelta) -> None:
-        """Coordinate transactions from the time on when their topic is there."""
-        if any(topic.name == TRANSACTION_STATE_TOPIC for topic in delta.topics):
-            self.transactions.image_changed(delta)
 
     def _control_plane(self, coordination: Coordination, broker_id: int) -> ControlPlane:
         bound_ports = {endpoint.listener_name: endpoint.port for endpoint in self.listening}
@@ -532,8 +521,7 @@ class Broker:
         await self.partitions.end_fetching()
         self.partitions.flush_timer.stop()
         await self.groups.stop()
-        if self._transactions is not None:
-            await self._transactions.stop()
+        await self._transactions.stop()
         for connection in self.connections.snapshot():
             connection.close()
         size = self.logs.unflushed_bytes
@@ -673,21 +661,47 @@ def _fetcher_manager(broker: Broker, control: ControlPlane) -> ReplicaFetcherMan
     return ReplicaFetcherManager(context, lambda: broker.config.get_int("num.replica.fetchers"))
 
 
-def _transaction_coordinator(broker: Broker) -> TransactionCoordinatorService:
-    from ottla.broker.coordinators.transactions import TransactionCoordinatorService
+class _LazyTransactions:
+    """The transaction coordinator, made when it is first needed: most brokers never need it."""
 
-    control = broker.control
-    timeout_ms = broker.config.get_int("request.timeout.ms")
-    return TransactionCoordinatorService(
-        control.broker_id,
-        broker.config,
-        broker.clock,
-        broker.partitions,
-        control.admin,
-        broker.groups,
-        control.producer_ids,
-        BrokerRequestSender(control.connector, control.image, timeout_ms=timeout_ms),
-    )
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._service: TransactionCoordinatorService | None = None
+
+    def follow(self, control: ControlPlane) -> None:
+        """Coordinate transactions from the time on when their topic exists, whatever creates it."""
+        control.publisher.subscribe(self._image_changed)
+        if TRANSACTION_STATE_TOPIC in control.image.topics:
+            self.made()
+
+    def _image_changed(self, delta: ImageDelta) -> None:
+        if any(topic.name == TRANSACTION_STATE_TOPIC for topic in delta.topics):
+            self.made().image_changed(delta)
+
+    def made(self) -> TransactionCoordinatorService:
+        """The coordinator, started."""
+        if self._service is None:
+            from ottla.broker.coordinators.transactions import TransactionCoordinatorService
+
+            broker, control = self._broker, self._broker.control
+            timeout_ms = broker.config.get_int("request.timeout.ms")
+            self._service = TransactionCoordinatorService(
+                control.broker_id,
+                broker.config,
+                broker.clock,
+                broker.partitions,
+                control.admin,
+                broker.groups,
+                control.producer_ids,
+                BrokerRequestSender(control.connector, control.image, timeout_ms=timeout_ms),
+            )
+            self._service.start()
+        return self._service
+
+    async def stop(self) -> None:
+        """Stop it, if it was made."""
+        if self._service is not None:
+            await self._service.stop()
 
 
 def _is_in_sync(control: ControlPlane, partition: Partition) -> bool:

@@ -40,7 +40,7 @@ class ProducerIds:
         return producer_id
 
     async def fill(self) -> None:
-        """Allocate a block if there is no id left. Raises as `next`."""
+        """Allocate a block if the last one is used up. Raises as `next`."""
         async with self._filling:
             if not self._block:
                 block = await self._allocate()

@@ -24,7 +24,7 @@ TRANSACTION = 1
 
 
 class _Router(Protocol):
-    """Those of groups and of transactions, as far as both are alike here."""
+    """The router of groups, or of transactions."""
 
     partition_count: int
 

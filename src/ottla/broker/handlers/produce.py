@@ -207,12 +207,10 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
 
 async def _append_all(context: RequestContext, request: ProduceRequest) -> None:
     point = context.broker.slices.point
-    transactional = [
-        (topic.name, data)
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if _is_transactional(data.records)
-    ]
+    transactional: list[tuple[str, PartitionProduceData]] = []
+    for topic in request.topic_data:
+        transactional += [(topic.name, data) for data in topic.partition_data if _is_transactional(data.records)]
+        await point()
     refusal = _refusal_of(context, request, transactional)
     verified = {} if refusal is not None else await _verified(context, request, transactional)
     found: Appends = []
