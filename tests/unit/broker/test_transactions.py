@@ -208,3 +208,34 @@ def test_transactions_are_listed_by_their_coordinators() -> None:
         assert found == {f"x{number}": "Ongoing" if number < 3 else "Empty" for number in range(6)}
 
     play(story, 3)
+
+
+def test_markers_wait_for_a_leader_that_is_away_through_a_restart_of_the_coordinator() -> None:
+    async def story(cluster: VirtualCluster, requests: Requests) -> None:
+        leader = requests.leader("t", 0)
+        for number in range(20):
+            writer = await producer(requests, f"x{number}")
+            coordinator = await writer.coordinator()
+            if coordinator != leader:
+                break
+        assert coordinator != leader
+        assert await writer.add("t", 0) is NONE
+        assert await writer.produce("t", 0, b"v") is NONE
+        await cluster.stop(leader)
+        assert await writer.end(is_commit=True) is NONE
+        await asyncio.sleep(2)  # sleep: virtual
+        assert await writer.state() == "PrepareCommit"
+        requests.close()
+        await cluster.stop(coordinator)
+        await cluster.start(coordinator, **ONE_EACH)
+        await cluster.until(lambda: cluster.controller() >= 0, "a controller")
+        await asyncio.sleep(2)  # sleep: virtual
+        assert await writer.state() == "PrepareCommit"
+        requests.close()
+        await cluster.start(leader, **ONE_EACH)
+        await cluster.until(cluster.all_partitions_have_leaders, "leaders")
+        await writer.until_complete()
+        assert await requests.read("t", 0) == ([b"v"], [])
+        assert await requests.end_offset("t", 0) == 2
+
+    play(story, 3)
