@@ -259,3 +259,22 @@ def test_groups_are_described(run: Any) -> None:
         assert {key: value.offset for key, value in offsets.items()} == {TopicPartition(topic, 0): 1}
 
     run(body)
+
+
+@pytest.mark.spec("P6", "X1")
+def test_transactions(run: Any) -> None:
+    async def scenario(clients: Clients) -> None:
+        topic = await clients.topic()
+        producer = await clients.producer(transactional_id=clients.group)
+        for value, is_commit in ((b"a", True), (b"b", False), (b"c", True)):
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, value)
+            await producer.send_offsets_to_transaction({TopicPartition(topic, 0): ord(value)}, clients.group)
+            await (producer.commit_transaction if is_commit else producer.abort_transaction)()
+        consumer = await clients.consumer(topic, isolation_level="read_committed")
+        assert await consumer.committed(TopicPartition(topic, 0)) == ord("c")
+        await consumer.seek_to_beginning()
+        found = [(await asyncio.wait_for(consumer.getone(), TIMEOUT_S)).value for _ in range(2)]
+        assert found == [b"a", b"c"]
+
+    run(scenario)

@@ -29,6 +29,8 @@ SERVED = {
     "DeleteAcls", "DescribeUserScramCredentials", "AlterUserScramCredentials", "DescribeClientQuotas",
     "AlterClientQuotas",
     "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
+    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeTransactions",
+    "ListTransactions",
 }  # fmt: skip
 #: Apache Kafka has it with KRaft only.
 BEYOND = {"UnregisterBroker": (0, 0)}

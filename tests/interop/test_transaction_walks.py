@@ -1,7 +1,7 @@
 """Random walks of requests, to Apache Kafka's transaction coordinator and to our state machine: the same answers.
 
-Our broker has no coordinator of transactions yet; the state machine stands beside Apache Kafka without one. Between the
-requests both end what they have begun: leaders write the markers. The older protocol, which is that of 3.9.
+The state machine stands beside a broker, of Apache Kafka or ours. Between the requests both end what they have begun:
+leaders write the markers. The older protocol, which is that of 3.9.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.txn.metadata import TopicPartition
 from ottla.txn.states import TransactionState
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from support.apache import ApacheKafka
+from support.brokers import RunningBroker
 from support.random_cases import cases
 from support.transaction_world import World
 from support.waiting import wait_until
@@ -43,13 +43,13 @@ ENDING = {TransactionState.PREPARE_COMMIT.value, TransactionState.PREPARE_ABORT.
 
 
 class Both:
-    """One transactional id at Apache Kafka and in a state machine. Producer ids are those of the state machine."""
+    """One transactional id at a broker and in a state machine. Producer ids are those of the state machine."""
 
     def __init__(self, raw: RawConnection, name: str) -> None:
         self.raw = raw
         self.name = name
         self.world = World()
-        #: Apache Kafka's producer ids by ours.
+        #: The broker's producer ids by those of the state machine.
         self.theirs: dict[int, int] = {-1: -1}
 
     def ask(self, api: str, version: int, **body: Any) -> Any:
@@ -111,7 +111,7 @@ class Both:
     def settle(self) -> None:
         """Both have their markers written, and show the same state afterwards."""
         self.world.write_all_markers()
-        wait_until(lambda: self.described()["transaction_state"] not in ENDING, "the markers of Apache Kafka")
+        wait_until(lambda: self.described()["transaction_state"] not in ENDING, "the markers of the broker")
         theirs, ours = self.described(), self.world.shard.describe(self.name)
         if isinstance(ours, ErrorCode):
             assert ErrorCode(theirs["error_code"]) is ours
@@ -161,11 +161,12 @@ def walk(both: Both, rng: random.Random) -> None:
             both.end(rng.choice([1, 2, 3]), identity, rng.random() < 0.6)
 
 
+@pytest.mark.parametrize("server", ["apache_kafka", "shared_ottla_server"])
 @pytest.mark.parametrize("seed", range(cases(10)))
 def test_both_give_the_same_answers(
-    seed: int, apache_kafka: ApacheKafka, connect: Callable[[ApacheKafka], RawConnection]
+    seed: int, server: str, request: pytest.FixtureRequest, connect: Callable[[RunningBroker], RawConnection]
 ):
-    raw = connect(apache_kafka)
+    raw = connect(request.getfixturevalue(server))
     topics = [{"name": TOPIC, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}]
     raw.request("CreateTopics", 4, topics=topics, timeout_ms=30_000, validate_only=False)
     name = f"walk-{seed}"

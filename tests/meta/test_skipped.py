@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.handlers import init_producer_id
 from ottla.broker.served import SERVED
 from ottla.config.broker import ConfigRefusal, parse_broker_config
 from ottla.config.dynamic import FIXED_AT_START
@@ -38,10 +37,7 @@ def _is_unread(login: str) -> bool:
 
 #: The beginning of a row to what makes it true.
 CHECKS: dict[str, list[Callable[[], bool]]] = {
-    "transactions": [
-        missing(ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT),
-        lambda: "UNSUPPORTED_VERSION" in (init_producer_id.__doc__ or ""),
-    ],
+    "the newer transaction protocol": [missing(ApiKey.UPDATE_FEATURES), lambda: SERVED[ApiKey.END_TXN].max_version == 4],
     "the newer group protocol": [missing(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)],
     "changing `listeners`": [lambda: "listeners" in FIXED_AT_START],
     "logins to ZooKeeper by Kerberos": [

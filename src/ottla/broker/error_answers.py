@@ -17,6 +17,7 @@ from ottla.wire.schema import STRING, ArrayKind, Field, Kind, Message, Struct
 
 #: Names of the field with a partition's number.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
+ERROR_FIELDS = ("error_code", "partition_error_code")
 #: The refusal of a client that lacks an access to the cluster.
 CLUSTER_DENIED = TopicRefusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
 
@@ -43,8 +44,8 @@ def _fill(target: Struct, source: Any, version: int, error: int) -> bool:
     for field in target.SCHEMA.fields:
         if not field.present(version) or field.tag is not None:
             continue
-        if field.name == "error_code":
-            target.error_code = error  # type: ignore[attr-defined]
+        if field.name in ERROR_FIELDS:
+            setattr(target, field.name, error)
             found = True
         elif isinstance(field.kind, ArrayKind):
             if isinstance(field.kind.element, Kind) or not _has_error(field.kind.element, version):
@@ -63,7 +64,7 @@ def _has_error(cls: type[Struct], version: int) -> bool:
     for field in cls.SCHEMA.fields:
         if field.present(version):
             kind = field.kind
-            if field.name == "error_code":
+            if field.name in ERROR_FIELDS:
                 return True
             if isinstance(kind, ArrayKind) and not isinstance(kind.element, Kind) and _has_error(kind.element, version):
                 return True

@@ -43,6 +43,7 @@ from ottla.broker.tls import ListenerTls
 from ottla.broker.upkeep import BrokerUpkeep
 from ottla.broker.zookeeper_offsets import OffsetZnodes
 from ottla.cluster.ids import format_uuid
+from ottla.cluster.topics import TRANSACTION_STATE_TOPIC
 from ottla.config.listeners import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.env.clock import Clock, SystemClock
@@ -66,10 +67,11 @@ if TYPE_CHECKING:
     from ottla.broker.authentication import Authentication
     from ottla.broker.control.acl_store import AclStore
     from ottla.broker.control.delegation_tokens import DelegationTokens
+    from ottla.broker.coordinators.transactions import TransactionCoordinatorService
     from ottla.broker.replicas.fetching.fetchers import ReplicaFetcherManager
     from ottla.broker.replicas.moving import ReplicaMover
     from ottla.broker.replicas.partition import Partition
-    from ottla.cluster.image import ClusterImage
+    from ottla.cluster.image import ClusterImage, ImageDelta
     from ottla.config.broker import BrokerConfig
     from ottla.peer.connection import PeerConnection
 
@@ -158,6 +160,7 @@ class Broker:
         self._control: ControlPlane | None = None
         self.control_requests: ControlRequestShell
         self.groups: GroupCoordinatorService
+        self._transactions = _LazyTransactions(self)
         self.zookeeper_offsets: OffsetZnodes
         self.dynamic_settings: DynamicSettings
         self.acls: AclStore | None = None
@@ -215,6 +218,11 @@ class Broker:
     def id(self) -> int:
         """The broker's id."""
         return self.control.broker_id
+
+    @property
+    def transactions(self) -> TransactionCoordinatorService:
+        """The transaction coordinator, made when it is first needed."""
+        return self._transactions.made()
 
     @property
     def zookeeper_port(self) -> int | None:
@@ -419,7 +427,6 @@ class Broker:
     def _start_coordinators(self, coordination: Coordination, control: ControlPlane) -> None:
         """Start the group coordinator, and follow changes that others make to the metadata."""
         zk = coordination.zk
-        broker_id = control.broker_id
         evidence_requests = _evidence_requests(control) if coordination.accepts_others else None
         self.groups = GroupCoordinatorService(
             self.config, self.clock, CoordinatorLog(self.partitions), control.admin, self.randomness, evidence_requests
@@ -427,8 +434,9 @@ class Broker:
         self.zookeeper_offsets = OffsetZnodes(zk, self.slices)
         control.publisher.subscribe(self.groups.image_changed)
         self.groups.start()
+        self._transactions.follow(control)
         if coordination.is_shared:
-            changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, broker_id, self.clock)
+            changes = self._watched_changes = WatchedChanges(zk, control, self.dynamic_settings, self.id, self.clock)
             control.membership.on_rejoined = changes.resume
             control.on_unknown_outcome = changes.look_at_topic
             if coordination.accepts_others:
@@ -513,6 +521,7 @@ class Broker:
         await self.partitions.end_fetching()
         self.partitions.flush_timer.stop()
         await self.groups.stop()
+        await self._transactions.stop()
         for connection in self.connections.snapshot():
             connection.close()
         size = self.logs.unflushed_bytes
@@ -650,6 +659,49 @@ def _fetcher_manager(broker: Broker, control: ControlPlane) -> ReplicaFetcherMan
         lambda partition: _is_in_sync(control, partition),
     )
     return ReplicaFetcherManager(context, lambda: broker.config.get_int("num.replica.fetchers"))
+
+
+class _LazyTransactions:
+    """The transaction coordinator, made when it is first needed: most brokers never need it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._service: TransactionCoordinatorService | None = None
+
+    def follow(self, control: ControlPlane) -> None:
+        """Coordinate transactions from the time on when their topic exists, whatever creates it."""
+        control.publisher.subscribe(self._image_changed)
+        if TRANSACTION_STATE_TOPIC in control.image.topics:
+            self.made()
+
+    def _image_changed(self, delta: ImageDelta) -> None:
+        if any(topic.name == TRANSACTION_STATE_TOPIC for topic in delta.topics):
+            self.made().image_changed(delta)
+
+    def made(self) -> TransactionCoordinatorService:
+        """The coordinator, started."""
+        if self._service is None:
+            from ottla.broker.coordinators.transactions import TransactionCoordinatorService
+
+            broker, control = self._broker, self._broker.control
+            timeout_ms = broker.config.get_int("request.timeout.ms")
+            self._service = TransactionCoordinatorService(
+                control.broker_id,
+                broker.config,
+                broker.clock,
+                broker.partitions,
+                control.admin,
+                broker.groups,
+                control.producer_ids,
+                BrokerRequestSender(control.connector, control.image, timeout_ms=timeout_ms),
+            )
+            self._service.start()
+        return self._service
+
+    async def stop(self) -> None:
+        """Stop it, if it was made."""
+        if self._service is not None:
+            await self._service.stop()
 
 
 def _is_in_sync(control: ControlPlane, partition: Partition) -> bool:

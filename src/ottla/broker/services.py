@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.broker.control.plane import ControlPlane
     from ottla.broker.conversions import Conversions
     from ottla.broker.coordinators.groups import GroupCoordinatorService
+    from ottla.broker.coordinators.transactions import TransactionCoordinatorService
     from ottla.broker.fetch_sessions import FetchSessionCache
     from ottla.broker.fetches.rack_reads import RackReads
     from ottla.broker.metadata_cache import MetadataCache
@@ -109,6 +110,11 @@ class BrokerServices(Protocol):
     @property
     def id(self) -> int:
         """The broker's id."""
+        ...
+
+    @property
+    def transactions(self) -> TransactionCoordinatorService:
+        """The transaction coordinator, loaded when it is first needed."""
         ...
 
     @property

@@ -92,7 +92,10 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class OffsetCommit:
-    """OffsetCommit; `generation_id` is -1 and the member id empty if the group is used for offsets only."""
+    """OffsetCommit; `generation_id` is -1 and the member id empty if the group is used for offsets only.
+
+    With a producer id it is TxnOffsetCommit: the offsets are pending until the producer's transaction ends.
+    """
 
     token: object
     group_id: str
@@ -100,6 +103,13 @@ class OffsetCommit:
     member_id: str
     group_instance_id: str | None
     offsets: Sequence[tuple[str, int, StoredOffset]]
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the offsets are part of a transaction."""
+        return self.producer_id >= 0
 
 
 @dataclass(slots=True)

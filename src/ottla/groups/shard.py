@@ -146,6 +146,10 @@ class GroupShard:
                     del self.machines[group_id]
                     self._deadlines.cancel(group_id)
 
+    def lead(self, coordinator_epoch: int, now_ms: int) -> Iterator[Step]:
+        """Continue in a newer leader epoch: no group's state depends on it."""
+        return iter(())
+
     def loaded(self, now_ms: int) -> Iterator[Step]:
         """Finish loading; each step is carried out and settled like any other, and then requests are accepted."""
         for machine in list(self.machines.values()):
@@ -193,7 +197,7 @@ def refused_while_loading(request: GroupRequest) -> Result:
 def _makes_a_group(event: GroupEvent) -> bool:
     if isinstance(event, JoinGroup):
         return event.member_id == UNKNOWN_MEMBER
-    return isinstance(event, OffsetCommit) and event.generation_id <= NO_GENERATION
+    return isinstance(event, OffsetCommit) and (event.generation_id <= NO_GENERATION or event.is_transactional)
 
 
 def _answer_absent(event: GroupEvent) -> Step:

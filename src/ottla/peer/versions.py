@@ -67,6 +67,7 @@ BETWEEN_BROKERS: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.CONTROLLED_SHUTDOWN: (0, 3),
     ApiKey.ALTER_PARTITION: (2, 3),  # topics by id
     ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+    ApiKey.WRITE_TXN_MARKERS: (0, 1),
 }
 """The same for what only brokers send; a controller's requests have fixed versions, those of Apache Kafka 3.9."""
 

@@ -18,7 +18,7 @@ from ottla.storage.checkpoints import write_partition_metadata
 from ottla.storage.files import SNAPSHOT_SUFFIX, offset_file_name
 from ottla.storage.flushing import Unflushed, begin_flush, end_flush
 from ottla.storage.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from ottla.storage.producer_state import ProducerState
+from ottla.storage.producer_state import ProducerState, Verification
 from ottla.storage.resources import LogResources
 from ottla.storage.results import (
     AppendInfo,
@@ -181,12 +181,14 @@ class PartitionLog:
         now_ms: int,
         origin: int = CLIENT,
         records_checked: bool = False,
+        verification: Verification | None = None,
     ) -> AppendInfo | AppendRefusal:
         """Check the batches in `buf`, assign offsets and `leader_epoch` in place, and write them.
 
         `buf` must be writable; it and `headers` (its batches in order, parsed here if None) are changed.
-        `records_checked` says that the records inside have been validated already (`ottla.storage.rewriting`). After a
-        refusal nothing has been appended.
+        `records_checked` says that the records inside have been validated already (`ottla.storage.rewriting`);
+        `verification` is that of a client's transactional batch (`ProducerState.may_write`). After a refusal nothing
+        has been appended.
         """
         if self.failure is not None:
             return AppendRefusal(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
@@ -205,7 +207,7 @@ class PartitionLog:
         append_time = config.message_timestamp_type == LOG_APPEND_TIME
         for header in headers:
             if header.producer_id >= 0:
-                answer = self._check_producer(buf, header, offset, origin)
+                answer = self._check_producer(buf, header, offset, origin, verification)
                 if isinstance(answer, AppendInfo):
                     answer.leader_epoch = leader_epoch
                 if answer is not None:
@@ -232,7 +234,7 @@ class PartitionLog:
         )
 
     def _check_producer(
-        self, buf: memoryview, header: BatchHeader, offset: int, origin: int
+        self, buf: memoryview, header: BatchHeader, offset: int, origin: int, verification: Verification | None
     ) -> AppendInfo | AppendRefusal | None:
         producers = self.producers
         from_client = origin == CLIENT
@@ -242,10 +244,8 @@ class PartitionLog:
                 return AppendInfo(
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True
                 )
-            if header.is_transactional:
-                entry = producers.get(header.producer_id)
-                if entry is None or entry.transaction_start < 0:
-                    return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+            if header.is_transactional and not producers.may_write(header.producer_id, verification):
+                return AppendRefusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         if header.is_control:
             return producers.check_marker(header, buf, offset, self.name)
         refusal = producers.check(header, offset, self.name, from_client)

@@ -70,6 +70,25 @@ class ProducerEntry:
         self.last_timestamp = batch.timestamp
 
 
+class Verification:
+    """A producer's first write to a partition in a transaction, while its coordinator is asked about it (KIP-890).
+
+    It is gone once a batch is in the log, or a marker has come between: then the coordinator's answer counts no more.
+    """
+
+    __slots__ = ("begun_ms", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int, begun_ms: int) -> None:
+        self.epoch = epoch
+        #: The lowest sequence number seen: the batch that has to come first, of those that the producer has in flight.
+        self.lowest_sequence = sequence
+        self.begun_ms = begun_ms
+
+
+#: For appends that need none: `transaction.partition.verification.enable` is off.
+NOT_VERIFIED: Final = Verification(NO_PRODUCER_EPOCH, NO_SEQUENCE, 0)
+
+
 class CompletedTransaction(NamedTuple):
     """A completed transaction: its producer, its extent (`last_offset` is its marker's), whether it was aborted."""
 
@@ -88,10 +107,12 @@ class CompletedTransaction(NamedTuple):
 class ProducerState:
     """The producers of one partition; all appends below `end_offset` are included."""
 
-    __slots__ = ("_entries", "end_offset", "open_transactions", "unreplicated")
+    __slots__ = ("_entries", "_verifications", "end_offset", "open_transactions", "unreplicated")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        #: By producer id; in memory only.
+        self._verifications: dict[int, Verification] = {}
         #: First offsets of open transactions by producer id, in the order of the offsets.
         self.open_transactions: dict[int, int] = {}
         #: Transactions that ended with markers above the high watermark: not stable until it has passed them.
@@ -122,6 +143,28 @@ class ProducerState:
         if self.unreplicated:
             self.unreplicated = [ended for ended in self.unreplicated if ended.last_offset >= high_watermark]
 
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification | None:
+        """The verification that a transactional batch needs before its append; None within an ongoing transaction."""
+        if producer_id in self.open_transactions:
+            return None
+        found = self._verifications.get(producer_id)
+        if found is None:
+            found = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
+        elif epoch > found.epoch:
+            found.epoch, found.lowest_sequence = epoch, sequence
+        elif epoch == found.epoch:
+            found.lowest_sequence = min(found.lowest_sequence, sequence)
+        return found
+
+    def may_write(self, producer_id: int, verification: Verification | None) -> bool:
+        """Whether a transactional batch may be appended: in an ongoing transaction, or with a verification that holds.
+
+        `verification` is the one that `begin_verification` returned for it.
+        """
+        if producer_id in self.open_transactions or verification is NOT_VERIFIED:
+            return True
+        return verification is not None and self._verifications.get(producer_id) is verification
+
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
         """The batch that this one repeats: same producer, epoch and sequence numbers."""
         entry = self._entries.get(header.producer_id)
@@ -135,6 +178,10 @@ class ProducerState:
 
     def check(self, header: BatchHeader, offset: int, partition: str, from_client: bool) -> AppendRefusal | None:
         """Whether a batch that would get `offset` may be appended; `partition` is for messages."""
+        if from_client and header.is_transactional and header.producer_id in self._verifications:
+            lowest = self._verifications[header.producer_id].lowest_sequence
+            if header.base_sequence > lowest:
+                return _not_first(header, lowest, offset, partition)
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return None
@@ -187,6 +234,7 @@ class ProducerState:
         if header.is_transactional and entry.transaction_start < 0:
             entry.transaction_start = header.base_offset
             self.open_transactions[producer_id] = header.base_offset
+            self._verifications.pop(producer_id, None)
 
     def end_transaction(self, header: BatchHeader, buf: memoryview) -> CompletedTransaction | None:
         """Register an appended or replayed control batch, described by `header` in `buf`: it ends a transaction."""
@@ -199,6 +247,7 @@ class ProducerState:
         except (BatchError, IndexError):
             return None
         producer_id = header.producer_id
+        self._verifications.pop(producer_id, None)
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id)
@@ -245,11 +294,15 @@ class ProducerState:
         ]
         for producer_id in gone:
             del self._entries[producer_id]
+        old = [each for each, found in self._verifications.items() if now_ms - found.begun_ms >= expiration_ms]
+        for producer_id in old:
+            del self._verifications[producer_id]
         return len(gone)
 
     def clear(self) -> None:
         """Remove all producers."""
         self._entries.clear()
+        self._verifications.clear()
         self.open_transactions.clear()
         self.unreplicated.clear()
         self.end_offset = 0
@@ -306,6 +359,14 @@ def _old_epoch(entry: ProducerEntry, epoch: int, offset: int, partition: str) ->
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"Epoch of producer {entry.producer_id} at offset {offset} in {partition} is {epoch}, "
         f"which is smaller than the last seen epoch {entry.epoch}",
+    )
+
+
+def _not_first(header: BatchHeader, lowest: int, offset: int, partition: str) -> AppendRefusal:
+    return AppendRefusal(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Out of order sequence number for producer {header.producer_id} at offset {offset} in partition {partition}: "
+        f"{header.base_sequence} (incoming seq. number), {lowest} (earliest seen sequence)",
     )
 
 

@@ -221,6 +221,8 @@ API: dict[int, Api] = {
         Api(ApiKey.ALTER_PARTITION, 0, 3, flexible_since=0),
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible_since=0),
         Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0),
+        Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, flexible_since=0),
+        Api(ApiKey.LIST_TRANSACTIONS, 0, 1, flexible_since=0),
         Api(ApiKey.UNREGISTER_BROKER, 0, 0, flexible_since=0),
         Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, flexible_since=0),
     )

@@ -22,6 +22,8 @@ class BrokerRequest:
     destination: Destination
     payload: Message
     token: object
+    versions: tuple[int, int] | None = None
+    """The oldest and the newest version that can express the payload, if not all can that are used."""
 
 
 @dataclass(frozen=True, slots=True)

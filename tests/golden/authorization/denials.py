@@ -107,6 +107,25 @@ def of_groups() -> list[Ask]:
     ]
 
 
+def of_transactions() -> list[Ask]:
+    producer: Json = {"transactionalId": "x", "producerId": 7, "producerEpoch": 0}
+    added = names(("t", "nosuch"), partitions=[0])
+    older = {"v3AndBelow" + name[0].upper() + name[1:]: value for name, value in producer.items()}
+    positions = names(("t", "nosuch"), partitions=[{"partitionIndex": 0, "committedOffset": 3}])
+    commit = {**producer, "groupId": "g", "generationId": -1, "memberId": "", "topics": positions}
+    marker = {"producerId": 7, "producerEpoch": 0, "transactionResult": False, "coordinatorEpoch": 0}
+    return [
+        (ApiKey.ADD_PARTITIONS_TO_TXN, 3, {**older, "v3AndBelowTopics": added}),
+        (ApiKey.ADD_PARTITIONS_TO_TXN, 4, {"transactions": [{**producer, "verifyOnly": True, "topics": added}]}),
+        (ApiKey.ADD_OFFSETS_TO_TXN, 3, {**producer, "groupId": "g"}),
+        (ApiKey.END_TXN, 3, {**producer, "committed": False}),
+        (ApiKey.TXN_OFFSET_COMMIT, 3, commit),
+        (ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [{**marker, "topics": names(("nosuch",), partitionIndexes=[0])}]}),
+        (ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactionalIds": ["x"]}),
+        (ApiKey.LIST_TRANSACTIONS, 1, {"stateFilters": [], "producerIdFilters": [], "durationFilter": -1}),
+    ]
+
+
 def of_the_cluster() -> list[Ask]:
     config = {"resourceType": 2, "resourceName": "t", "configs": []}
     broker = {"resourceType": 4, "resourceName": "1", "configs": []}
@@ -168,8 +187,11 @@ def scenes(ids: Mapping[str, str]) -> list[Scene]:
     cluster = "kafka-cluster"
     unmade = [ask for ask in metadata if not ask[2].get("allowAutoTopicCreation")]
     writes = allow("TOPIC", "t", "WRITE", "DENY")
+    added = of_transactions()
+    committed = [ask for ask in added if ask[0] is ApiKey.TXN_OFFSET_COMMIT]
+    markers = [ask for ask in added if ask[0] is ApiKey.WRITE_TXN_MARKERS]
     return [
-        Scene("nothing", [], topics + of_groups() + of_the_cluster()),
+        Scene("nothing", [], topics + of_groups() + of_the_cluster() + of_transactions()),
         Scene("describe of a topic", [allow("TOPIC", "t", "DESCRIBE")], metadata + harmless),
         Scene("describe of all topics", [allow("TOPIC", "*", "DESCRIBE")], metadata + topics[-6:-4]),
         Scene("a prefix", [allow("TOPIC", "hid…", "READ"), allow("GROUP", "g…", "READ")], metadata + of_groups()[1:6]),
@@ -190,8 +212,15 @@ def scenes(ids: Mapping[str, str]) -> list[Scene]:
         Scene(
             "of a broker",
             [allow("CLUSTER", cluster, "CLUSTER_ACTION")],
-            [ask for ask in topics if ask[0] is ApiKey.OFFSET_FOR_LEADER_EPOCH],
+            [ask for ask in topics if ask[0] is ApiKey.OFFSET_FOR_LEADER_EPOCH] + markers,
         ),
+        Scene("a transaction alone", [allow("TRANSACTIONAL_ID", "x", "WRITE")], [added[0], *added[2:3], *committed]),
+        Scene(
+            "a transaction and a group",
+            [allow("TRANSACTIONAL_ID", "x", "WRITE"), allow("GROUP", "g", "READ")],
+            [added[0], *committed],
+        ),
+        Scene("markers of an administrator", [allow("CLUSTER", cluster, "ALTER")], markers),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Transactions of ottla's producers against Apache Kafka: whole or not at all, once, and fenced."""
+"""Transactions of ottla's producers, with its own broker and Apache Kafka: whole or not at all, once, and fenced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.brokers import RunningBroker
 from support.client_facades import Facade
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_kafka, pytest.mark.spec("P6")]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("P6")]
 
 TIMEOUT_S = 60.0
 CONSUMER = {
@@ -56,9 +56,9 @@ def transacted(facade: Facade, broker: RunningBroker, name: str, **settings: Any
     return facade.producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name}, **settings)
 
 
-def test_commit_and_abort(apache_kafka: RunningBroker, facade: Facade, unique: str) -> None:
-    topic = create_topic(apache_kafka.bootstrap, unique, 3)
-    with transacted(facade, apache_kafka, unique, compression_type="zstd", batch_size=500) as producer:
+def test_commit_and_abort(broker: RunningBroker, facade: Facade, unique: str) -> None:
+    topic = create_topic(broker.bootstrap, unique, 3)
+    with transacted(facade, broker, unique, compression_type="zstd", batch_size=500) as producer:
         producer.init_transactions()
         for number in range(6):
             producer.begin_transaction()
@@ -68,35 +68,35 @@ def test_commit_and_abort(apache_kafka: RunningBroker, facade: Facade, unique: s
         producer.begin_transaction()
         producer.send(topic, b"open", partition=0).result(TIMEOUT_S)
         whole = [[b"%d.%d" % (number, at) for number in (0, 2, 4) for at in range(30) if at % 3 == p] for p in range(3)]
-        assert_committed(apache_kafka.bootstrap, facade, topic, whole)
+        assert_committed(broker.bootstrap, facade, topic, whole)
         producer.commit_transaction()
-    assert_committed(apache_kafka.bootstrap, facade, topic, [[*whole[0], b"open"], *whole[1:]])
-    with other_reader(apache_kafka.bootstrap, unique) as consumer:  # librdkafka reads committed records only
+    assert_committed(broker.bootstrap, facade, topic, [[*whole[0], b"open"], *whole[1:]])
+    with other_reader(broker.bootstrap, unique) as consumer:  # librdkafka reads committed records only
         consumer.subscribe([topic])
         assert len(consumer.consume(91, TIMEOUT_S)) == 91
 
 
-def test_many_records_at_once(apache_kafka: RunningBroker, facade: Facade, unique: str) -> None:
-    topic = create_topic(apache_kafka.bootstrap, unique)
-    with transacted(facade, apache_kafka, unique) as producer:
+def test_many_records_at_once(broker: RunningBroker, facade: Facade, unique: str) -> None:
+    topic = create_topic(broker.bootstrap, unique)
+    with transacted(facade, broker, unique) as producer:
         producer.init_transactions()
         for kept in (False, True):
             producer.begin_transaction()
             producer.send_many([(None, b"%d" % at) for at in range(5000)], topic)
             (producer.commit_transaction if kept else producer.abort_transaction)()
-    assert_committed(apache_kafka.bootstrap, facade, topic, [[b"%d" % at for at in range(5000)]])
+    assert_committed(broker.bootstrap, facade, topic, [[b"%d" % at for at in range(5000)]])
 
 
-def test_consume_transform_produce(apache_kafka: RunningBroker, facade: Facade, unique: str) -> None:
-    source = create_topic(apache_kafka.bootstrap, f"{unique}-in", 2)
-    target = create_topic(apache_kafka.bootstrap, f"{unique}-out")
-    with facade.producer({"bootstrap.servers": apache_kafka.bootstrap}) as producer:
+def test_consume_transform_produce(broker: RunningBroker, facade: Facade, unique: str) -> None:
+    source = create_topic(broker.bootstrap, f"{unique}-in", 2)
+    target = create_topic(broker.bootstrap, f"{unique}-out")
+    with facade.producer({"bootstrap.servers": broker.bootstrap}) as producer:
         for at in range(200):
             producer.send(source, b"%d" % at, partition=at % 2)
         producer.flush()
-    settings = {**CONSUMER, "bootstrap.servers": apache_kafka.bootstrap, "group.id": unique, "max.poll.records": 17}
+    settings = {**CONSUMER, "bootstrap.servers": broker.bootstrap, "group.id": unique, "max.poll.records": 17}
     for turn in range(4):  # each stops in the middle of a transaction, but for the last
-        with transacted(facade, apache_kafka, unique) as producer, facade.consumer(settings) as consumer:
+        with transacted(facade, broker, unique) as producer, facade.consumer(settings) as consumer:
             consumer.subscribe([source])
             producer.init_transactions()
             done = 0
@@ -116,7 +116,7 @@ def test_consume_transform_produce(apache_kafka: RunningBroker, facade: Facade, 
                 ahead = {each: OffsetAndMetadata(at.offset + 1) for each, at in consumer.positions().items()}
                 producer.send_offsets_to_transaction(ahead, consumer.group_metadata())
     values = []
-    with facade.consumer({**CONSUMER, "bootstrap.servers": apache_kafka.bootstrap}) as consumer:
+    with facade.consumer({**CONSUMER, "bootstrap.servers": broker.bootstrap}) as consumer:
         consumer.assign([TopicPartition(target, 0)])
 
         def is_read() -> bool:
@@ -133,10 +133,10 @@ def _positions(consumer: Any, topic: str) -> list[int]:
     return [positions[each].offset if each in positions else 0 for each in (TopicPartition(topic, p) for p in (0, 1))]
 
 
-def test_a_zombie_is_fenced(apache_kafka: RunningBroker, facade: Facade, unique: str) -> None:
-    topic = create_topic(apache_kafka.bootstrap, unique)
-    with transacted(facade, apache_kafka, unique) as newer:
-        older = transacted(facade, apache_kafka, unique)
+def test_a_zombie_is_fenced(broker: RunningBroker, facade: Facade, unique: str) -> None:
+    topic = create_topic(broker.bootstrap, unique)
+    with transacted(facade, broker, unique) as newer:
+        older = transacted(facade, broker, unique)
         older.init_transactions()
         older.begin_transaction()
         older.send(topic, b"lost").result(TIMEOUT_S)
@@ -149,14 +149,14 @@ def test_a_zombie_is_fenced(apache_kafka: RunningBroker, facade: Facade, unique:
         newer.begin_transaction()
         newer.send(topic, b"kept")
         newer.commit_transaction()
-    assert_committed(apache_kafka.bootstrap, facade, topic, [[b"kept"]])
+    assert_committed(broker.bootstrap, facade, topic, [[b"kept"]])
 
 
-def test_a_zombie_that_goes_on_sending_is_fenced(apache_kafka: RunningBroker, facade: Facade, unique: str) -> None:
+def test_a_zombie_that_goes_on_sending_is_fenced(broker: RunningBroker, facade: Facade, unique: str) -> None:
     """The leader knows the newer epoch only; the coordinator says that it is another producer's."""
-    topic = create_topic(apache_kafka.bootstrap, unique)
-    with transacted(facade, apache_kafka, unique) as newer:
-        older = transacted(facade, apache_kafka, unique)
+    topic = create_topic(broker.bootstrap, unique)
+    with transacted(facade, broker, unique) as newer:
+        older = transacted(facade, broker, unique)
         older.init_transactions()
         older.begin_transaction()
         older.send(topic, b"lost").result(TIMEOUT_S)
@@ -172,14 +172,14 @@ def test_a_zombie_that_goes_on_sending_is_fenced(apache_kafka: RunningBroker, fa
             older.abort_transaction()
         older.close()
         newer.commit_transaction()
-    assert_committed(apache_kafka.bootstrap, facade, topic, [[b"kept"]])
+    assert_committed(broker.bootstrap, facade, topic, [[b"kept"]])
 
 
 def test_a_transaction_that_lost_a_record_is_aborted_and_the_next_one_goes_on(
-    apache_kafka: RunningBroker, facade: Facade, unique: str
+    broker: RunningBroker, facade: Facade, unique: str
 ) -> None:
-    topic = create_topic(apache_kafka.bootstrap, unique, config={"max.message.bytes": "1000"})
-    with transacted(facade, apache_kafka, unique) as producer:
+    topic = create_topic(broker.bootstrap, unique, config={"max.message.bytes": "1000"})
+    with transacted(facade, broker, unique) as producer:
         producer.init_transactions()
         for number in range(3):
             producer.begin_transaction()
@@ -194,12 +194,12 @@ def test_a_transaction_that_lost_a_record_is_aborted_and_the_next_one_goes_on(
             producer.begin_transaction()
             producer.send(topic, b"%d" % number)
             producer.commit_transaction()
-    assert_committed(apache_kafka.bootstrap, facade, topic, [[b"0", b"1", b"2"]])
+    assert_committed(broker.bootstrap, facade, topic, [[b"0", b"1", b"2"]])
 
 
-def test_records_that_wait_are_given_up_by_an_abort(apache_kafka: RunningBroker, facade: Facade, unique: str) -> None:
-    topic = create_topic(apache_kafka.bootstrap, unique)
-    with transacted(facade, apache_kafka, unique, linger_ms=60_000) as producer:
+def test_records_that_wait_are_given_up_by_an_abort(broker: RunningBroker, facade: Facade, unique: str) -> None:
+    topic = create_topic(broker.bootstrap, unique)
+    with transacted(facade, broker, unique, linger_ms=60_000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         future = producer.send(topic, b"lost")
@@ -209,20 +209,18 @@ def test_records_that_wait_are_given_up_by_an_abort(apache_kafka: RunningBroker,
         producer.begin_transaction()
         producer.send(topic, b"kept")
         producer.commit_transaction()
-    assert_committed(apache_kafka.bootstrap, facade, topic, [[b"kept"]])
+    assert_committed(broker.bootstrap, facade, topic, [[b"kept"]])
 
 
-def test_offsets_of_a_member_that_has_left_are_refused(
-    apache_kafka: RunningBroker, facade: Facade, unique: str
-) -> None:
-    topic = create_topic(apache_kafka.bootstrap, unique)
+def test_offsets_of_a_member_that_has_left_are_refused(broker: RunningBroker, facade: Facade, unique: str) -> None:
+    topic = create_topic(broker.bootstrap, unique)
     p = TopicPartition(topic, 0)
-    settings = {**CONSUMER, "bootstrap.servers": apache_kafka.bootstrap, "group.id": unique}
+    settings = {**CONSUMER, "bootstrap.servers": broker.bootstrap, "group.id": unique}
     with facade.consumer(settings) as consumer:
         consumer.subscribe([topic])
         wait_until(lambda: consumer.poll(100) is not None and bool(consumer.assignment()), "the assignment", TIMEOUT_S)
         former = consumer.group_metadata()
-    with transacted(facade, apache_kafka, unique) as producer, facade.consumer(settings) as consumer:
+    with transacted(facade, broker, unique) as producer, facade.consumer(settings) as consumer:
         consumer.subscribe([topic])
         wait_until(lambda: consumer.poll(100) is not None and bool(consumer.assignment()), "the assignment", TIMEOUT_S)
         producer.init_transactions()
@@ -236,10 +234,10 @@ def test_offsets_of_a_member_that_has_left_are_refused(
         wait_until(lambda: consumer.committed([p])[p] == OffsetAndMetadata(5), "the commit", TIMEOUT_S)
 
 
-def test_the_context_of_an_asyncio_producer(apache_kafka: RunningBroker, unique: str) -> None:
-    source = create_topic(apache_kafka.bootstrap, f"{unique}-in")
-    target = create_topic(apache_kafka.bootstrap, f"{unique}-out")
-    servers = {"bootstrap.servers": apache_kafka.bootstrap}
+def test_the_context_of_an_asyncio_producer(broker: RunningBroker, unique: str) -> None:
+    source = create_topic(broker.bootstrap, f"{unique}-in")
+    target = create_topic(broker.bootstrap, f"{unique}-out")
+    servers = {"bootstrap.servers": broker.bootstrap}
 
     async def pass_on(consumer: Any, producer: Any, *, fails: bool) -> int:
         records = await consumer.poll(200)
@@ -274,13 +272,13 @@ def test_the_context_of_an_asyncio_producer(apache_kafka: RunningBroker, unique:
 
     asyncio.run(work())
     facade = Facade("sync")
-    assert_committed(apache_kafka.bootstrap, facade, target, [[b"%d" % at for at in range(50)]])
+    assert_committed(broker.bootstrap, facade, target, [[b"%d" % at for at in range(50)]])
 
 
-def test_the_context_of_a_blocking_producer(apache_kafka: RunningBroker, unique: str) -> None:
+def test_the_context_of_a_blocking_producer(broker: RunningBroker, unique: str) -> None:
     facade = Facade("sync")
-    topic = create_topic(apache_kafka.bootstrap, unique)
-    with transacted(facade, apache_kafka, unique) as producer:
+    topic = create_topic(broker.bootstrap, unique)
+    with transacted(facade, broker, unique) as producer:
 
         def fail() -> None:
             with producer.transaction():
@@ -294,4 +292,4 @@ def test_the_context_of_a_blocking_producer(apache_kafka: RunningBroker, unique:
             fail()
         with producer.transaction():
             producer.send(topic, b"kept, too")
-    assert_committed(apache_kafka.bootstrap, facade, topic, [[b"kept", b"kept, too"]])
+    assert_committed(broker.bootstrap, facade, topic, [[b"kept", b"kept, too"]])

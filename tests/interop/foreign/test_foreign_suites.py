@@ -15,7 +15,6 @@ from support.foreign_suites import ForeignSuite, ForeignTest, run_suite
 pytestmark = [pytest.mark.spec("U1"), pytest.mark.needs_foreign, pytest.mark.slow, pytest.mark.timeout(600)]
 
 NO_ACLS = "the broker has no authorizer"
-NO_TRANSACTIONS = "transactions are not served"
 NO_SECURITY = "the test broker has neither TLS nor SASL"
 NO_NEWER_PROTOCOL = "the protocol of KIP-848 is not served"
 COORDINATOR_READY = "it expects the error of a coordinator that is not there yet; the test broker's is there at once"
@@ -35,8 +34,6 @@ SUITES = {
         },
         differences={
             f"{ADMIN}::test_create_describe_delete_acls": NO_ACLS,
-            f"{PRODUCER}::test_transactional_producer_messages": NO_TRANSACTIONS,
-            f"{PRODUCER}::test_transactional_producer_offsets": NO_TRANSACTIONS,
         },
     ),
     "kafka-python 2": ForeignSuite(
@@ -47,8 +44,6 @@ SUITES = {
         differences={
             f"{ADMIN}::test_create_describe_delete_acls": NO_ACLS,
             f"{ADMIN}::test_describe_consumer_group_does_not_exist": COORDINATOR_READY,
-            f"{PRODUCER}::test_transactional_producer_messages": NO_TRANSACTIONS,
-            f"{PRODUCER}::test_transactional_producer_offsets": NO_TRANSACTIONS,
         },
     ),
     "sentry-arroyo": ForeignSuite(

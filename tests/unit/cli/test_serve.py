@@ -140,7 +140,7 @@ def test_the_durability_in_force_is_said(given: ServeOptions, says: str) -> None
 
 
 def test_a_broker_starts_without_modules_that_it_may_never_need() -> None:
-    """Those of archives (behind `shutil`), of OpenSSL's digests, of logins, and those of `ottla.metrics.port` alone."""
+    """Those of archives (behind `shutil`), of OpenSSL's digests, of logins, of transactions, and of `ottla.metrics.port`."""
     names = [
         "shutil",
         "bz2",
@@ -150,6 +150,7 @@ def test_a_broker_starts_without_modules_that_it_may_never_need() -> None:
         "ottla.broker.metrics.catalogue",
         "ottla.broker.metrics.endpoint",
         "ottla.security",
+        "ottla.txn",
     ]
     code = f"import sys, ottla.cli.serve, ottla.broker.server; print(sorted({set(names)} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)

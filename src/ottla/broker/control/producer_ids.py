@@ -23,14 +23,25 @@ class ProducerIds:
     def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         self._allocate = allocate
         self._block: range = range(0)
-        self._taking = asyncio.Lock()
+        self._filling = asyncio.Lock()
 
     async def next(self) -> int:
         """The next id. Raises `DiskError`, `ZkError`, or `ProducerIdsUnavailableError`."""
-        async with self._taking:
+        while (producer_id := self.take()) is None:
+            await self.fill()
+        return producer_id
+
+    def take(self) -> int | None:
+        """The next id; None if a block has to be allocated first (`fill`)."""
+        if not self._block:
+            return None
+        producer_id = self._block[0]
+        self._block = self._block[1:]
+        return producer_id
+
+    async def fill(self) -> None:
+        """Allocate a block if the last one is used up. Raises as `next`."""
+        async with self._filling:
             if not self._block:
                 block = await self._allocate()
                 self._block = range(block.first, block.last + 1)
-            producer_id = self._block[0]
-            self._block = self._block[1:]
-            return producer_id

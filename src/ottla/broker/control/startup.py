@@ -26,7 +26,6 @@ from ottla.cluster.controller_events import (
 )
 from ottla.cluster.ids import format_uuid
 from ottla.cluster.refusal import TopicRefusal
-from ottla.cluster.topics import TRANSACTION_STATE_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.zk.client import ConnectionLossError
 from ottla.zk.layout import (
@@ -48,12 +47,6 @@ if TYPE_CHECKING:
     from ottla.zk.client import ZkClient
 
 log = logging.getLogger("ottla.topics")
-
-WITHOUT_TRANSACTIONS = (
-    f"the cluster has the topic {TRANSACTION_STATE_TOPIC}: brokers of Apache Kafka coordinate transactions there. This "
-    "broker copies and serves the records of transactions, and does not coordinate or verify any yet: have that topic, "
-    "and those that are written in transactions, led by brokers of Apache Kafka"
-)
 
 
 class FoundLogs(Protocol):
@@ -185,8 +178,6 @@ class Startup:
         if refusal is not None:
             return refusal
         names = await zk.children(TopicZnode.ROOT)
-        if plane.session.is_shared and TRANSACTION_STATE_TOPIC in names:
-            log.warning("%s", WITHOUT_TRANSACTIONS)
         if not plane.is_controller:
             # All that the broker is to do and to know comes from the controller, now that it is registered.
             self._logs.leave_alone()

@@ -95,7 +95,9 @@ class BrokerRequestSender:
             kept = self._connections[target.id] = KeptConnection(self._connector, self._client_id, self._timeout_ms)
         try:
             connection = await kept.to(target)
-            response: Message = await connection.request(request.payload, timeout_ms=self._timeout_ms)
+            response: Message = await connection.request(
+                request.payload, timeout_ms=self._timeout_ms, versions=request.versions
+            )
         except ClientError as error:
             log.debug("a request of a coordinator (key %d) to broker %d failed: %s", request.api_key, target.id, error)
             return _error_of(error)

@@ -156,8 +156,11 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         if hosted is None:
             self._host(partition, leader_epoch, ShardState.ABSENT)
         else:
+            is_new_epoch = leader_epoch > hosted.leader_epoch
             hosted.leader_epoch = leader_epoch
             self._watch(hosted)
+            if is_new_epoch:
+                self.spawn(self._carry_out_all(hosted.shard, hosted.shard.lead(leader_epoch, self._clock.now_ms())))
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
         """Resign as coordinator of a partition: fail pending requests with NOT_COORDINATOR.
@@ -196,6 +199,7 @@ class CoordinatorRuntime(Generic[Shard, Step]):
     def _host(self, partition: int, leader_epoch: int, before: ShardState) -> None:
         shard = self.shards[partition] = self._kind.new_shard(partition)
         self._hosted[partition] = _Hosted(shard, leader_epoch)
+        shard.lead(leader_epoch, self._clock.now_ms())
         if self._log.is_empty(self._kind.topic, partition):
             shard.loading = False
             self._kind.state_changed(partition, before, ShardState.ACTIVE)
@@ -219,12 +223,9 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             return
         if not self.is_hosted(shard):
             return
-        for number, step in enumerate(shard.loaded(self._clock.now_ms())):
-            if number % STEPS_PER_SLICE == 0:
-                await asyncio.sleep(0)
-            if not self.is_hosted(shard):
-                return
-            self.carry_out(shard, step)
+        await self._carry_out_all(shard, shard.loaded(self._clock.now_ms()))
+        if not self.is_hosted(shard):
+            return
         kind.state_changed(partition, ShardState.LOADING, ShardState.ACTIVE)
         taken_ms = self._clock.now_ms() - begun_ms
         self.metrics.loaded_records += records
@@ -232,6 +233,15 @@ class CoordinatorRuntime(Generic[Shard, Step]):
         kind.log.info("loaded %d records of %s-%d in %d ms", records, kind.topic, partition, taken_ms)
 
     # Steps
+
+    async def _carry_out_all(self, shard: Shard, steps: Iterator[Step]) -> None:
+        """Carry out steps in slices, as long as the shard is hosted."""
+        for number, step in enumerate(steps):
+            if number and number % STEPS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+            if not self.is_hosted(shard):
+                return
+            self.carry_out(shard, step)
 
     def carry_out(self, shard: Shard, step: Step) -> None:
         """Append, replay, settle; then deliver replies and send requests, at once or when all is committed."""

@@ -104,6 +104,12 @@ class CoordinatorShard(Protocol[Step]):
     def committed(self, high_watermark: int) -> None:
         """Note that records below `high_watermark` are committed."""
 
+    def lead(self, coordinator_epoch: int, now_ms: int) -> Iterator[Step]:
+        """Note the leader epoch of the partition, before it is loaded and whenever the same leader enters a newer one.
+
+        Each step is carried out like any other; there are none while it is being loaded.
+        """
+
     def loaded(self, now_ms: int) -> Iterator[Step]:
         """Finish loading: the log has been replayed. Each step is carried out like any other."""
 

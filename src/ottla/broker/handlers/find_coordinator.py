@@ -1,20 +1,19 @@
-"""FindCoordinator (key 10), versions 0-6: the broker that coordinates a group.
+"""FindCoordinator (key 10), versions 0-6: the broker that coordinates a group, or the transactions of a producer.
 
 1 adds the key type and an error message; 2 no change; 3 is flexible; 4 takes many keys (KIP-699); 5 no change on the
 wire; 6 share groups (KIP-932), refused here as by Apache Kafka 3.9 without them.
 
-The offsets topic is created with the first request, and the response waits for it. Transaction coordinators are not
-served yet: such requests are refused with INVALID_REQUEST. Java's producer fails with it at once; librdkafka asks again
-every 0.5 s until the time limit of its own call.
+The coordinator's topic is created with the first request, and the response waits for it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.broker.authorization import Access, Accesses
 from ottla.broker.context import RequestContext
 from ottla.cluster.acls import Operation, ResourceType
+from ottla.cluster.image import BrokerImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.sliced import mapped
@@ -23,7 +22,15 @@ FIRST_VERSION_WITH_MANY_KEYS = 4
 GROUP = 0
 TRANSACTION = 1
 
-NO_TRANSACTIONS = "Transactions are not supported by this broker."
+
+class _Router(Protocol):
+    """The router of groups, or of transactions."""
+
+    partition_count: int
+
+    def leader_of(self, key: str) -> BrokerImage | None: ...
+
+    async def ensure_topic(self) -> ErrorCode: ...
 
 
 class _Found(NamedTuple):
@@ -31,7 +38,6 @@ class _Found(NamedTuple):
     node_id: int = -1
     host: str = ""
     port: int = -1
-    message: str | None = None
 
 
 def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Accesses:
@@ -42,16 +48,23 @@ def accesses(context: RequestContext, request: FindCoordinatorRequest) -> Access
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
-    """Reply at once if the offsets topic exists; otherwise create it first."""
+    """Reply at once if the coordinator's topic exists; otherwise create it first."""
     is_denied = context.permitted is not None and not context.permitted
-    if is_denied or request.key_type != GROUP or context.broker.groups.router.partition_count:
+    router = None if is_denied else _router(context, request.key_type)
+    if router is None or router.partition_count:
         _answer(context, request, ErrorCode.NONE)
     else:
-        context.spawn(_make_topic_and_answer(context, request))
+        context.spawn(_make_topic_and_answer(context, request, router))
 
 
-async def _make_topic_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> None:
-    _answer(context, request, await context.broker.groups.router.ensure_topic())
+async def _make_topic_and_answer(context: RequestContext, request: FindCoordinatorRequest, router: _Router) -> None:
+    _answer(context, request, await router.ensure_topic())
+
+
+def _router(context: RequestContext, key_type: int) -> _Router | None:
+    if key_type == GROUP:
+        return context.broker.groups.router
+    return context.broker.transactions.router if key_type == TRANSACTION else None
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode) -> None:
@@ -60,7 +73,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest, error: Err
         context.reply(
             FindCoordinatorResponse(
                 error_code=found.error,
-                error_message=found.message or found.error.message,
+                error_message=found.error.message,
                 node_id=found.node_id,
                 host=found.host,
                 port=found.port,
@@ -83,7 +96,7 @@ def _coordinator(key: str, found: _Found) -> Coordinator:
         host=found.host,
         port=found.port,
         error_code=found.error,
-        error_message=found.message or ("" if found.error is ErrorCode.NONE else found.error.message),
+        error_message="" if found.error is ErrorCode.NONE else found.error.message,
     )
 
 
@@ -91,14 +104,14 @@ def _find(context: RequestContext, key: str, key_type: int, error: ErrorCode) ->
     if key_type == TRANSACTION:
         if not context.permits(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
             return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return _Found(ErrorCode.INVALID_REQUEST, message=NO_TRANSACTIONS)
-    if key_type != GROUP:
+    elif key_type != GROUP:
         return _Found(ErrorCode.INVALID_REQUEST)
-    if not context.permits(Operation.DESCRIBE, ResourceType.GROUP, key):
+    elif not context.permits(Operation.DESCRIBE, ResourceType.GROUP, key):
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if error is not ErrorCode.NONE:
         return _Found(error)
-    leader = context.broker.groups.router.leader_of(key)
+    router = _router(context, key_type)
+    leader = None if router is None else router.leader_of(key)
     endpoint = None if leader is None else leader.endpoint(context.listener_name)
     if leader is None or endpoint is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)

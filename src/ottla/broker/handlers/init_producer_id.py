@@ -1,9 +1,9 @@
 """InitProducerId (key 22), versions 0-5: a producer id for an idempotent producer (KIP-98).
 
 2 is flexible; 3 lets a producer send its id and epoch, to bump the epoch (KIP-360); 4 adds PRODUCER_FENCED, 5 aborts
-over the wire (KIP-890). Transactional ids need the transaction coordinator; until it exists they get an error that no
-client retries (`UNSUPPORTED_VERSION`). If no block of ids can be written to the disk, clients get
-`COORDINATOR_LOAD_IN_PROGRESS` and retry, as with Kafka's brokers while they wait for their controller's next block.
+over the wire (KIP-890). With a transactional id the transaction coordinator answers: its producer's next epoch. If no
+block of ids can be written to the disk, clients get `COORDINATOR_LOAD_IN_PROGRESS` and retry, as with Kafka's brokers
+while they wait for their controller's next block.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from ottla.broker.context import RequestContext
 from ottla.broker.control.producer_ids import ProducerIdsUnavailableError
 from ottla.broker.control.refusals import METADATA_ERRORS
 from ottla.cluster.acls import CLUSTER_NAME, Operation, ResourceType
+from ottla.txn.events import InitProducerId, InitProducerIdResult
+from ottla.txn.failures import error_in_version
+from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -32,7 +35,10 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> None:
     if refusal is not ErrorCode.NONE:
         _refuse(context, refusal)
         return
-    context.spawn(_give_out(context))
+    if request.transactional_id is None:
+        context.spawn(_give_out(context))
+    else:
+        context.spawn(_initialize(context, request, request.transactional_id))
 
 
 def _refuse(context: RequestContext, error: ErrorCode) -> None:
@@ -43,14 +49,46 @@ def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCo
     if request.transactional_id is not None:
         if not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
+        return _half_known(request)
     may_write = context.permits(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME) or context.permits(
         *WRITE_OF_ANY_TOPIC
     )
     if not may_write:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return _half_known(request)
+
+
+def _half_known(request: InitProducerIdRequest) -> ErrorCode:
     is_half_known = (request.producer_id == -1) != (request.producer_epoch == -1)
     return ErrorCode.INVALID_REQUEST if is_half_known else ErrorCode.NONE
+
+
+async def _initialize(context: RequestContext, request: InitProducerIdRequest, transactional_id: str) -> None:
+    transactions = context.broker.transactions
+    try:
+        await transactions.prepare_producer_id()
+    except (*METADATA_ERRORS, ProducerIdsUnavailableError) as error:
+        context.broker.dispatcher.report_failure(context.connection, error)
+        _refuse(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return
+
+    def answer(result: InitProducerIdResult) -> None:
+        error = error_in_version(result.error, ApiKey.INIT_PRODUCER_ID, context.api_version)
+        context.reply(
+            InitProducerIdResponse(
+                error_code=int(error), producer_id=result.producer_id, producer_epoch=result.producer_epoch
+            )
+        )
+
+    transactions.submit(
+        InitProducerId(
+            answer,
+            transactional_id,
+            request.transaction_timeout_ms,
+            request.producer_id,
+            request.producer_epoch,
+        )
+    )
 
 
 async def _give_out(context: RequestContext) -> None:

@@ -2,19 +2,23 @@
 
 1 adds the throttle time, 2 the log append time; 3 adds record batches v2 and the transactional id; 5 the log start
 offset; 7 allows zstd; 8 adds error messages per record; 9 is flexible; 10 returns the current leader with an error
-(KIP-951); 11 is for transactions over the wire (KIP-890). Versions 0-2 carry the older message sets, which are stored
+(KIP-951); 11 adds TRANSACTION_ABORTABLE (KIP-890). Versions 0-2 carry the older message sets, which are stored
 as batches.
 
 Nothing here works per record: batches are slices of the receive buffer, and the log appends them as they are. Three
 cases need more work, which runs in threads unless it is small (`ottla.storage.rewriting`): message sets, batches whose
 compression type is not the topic's, and topics whose settings require a check of each record. Records that must be on
-the disk before they are acknowledged are answered when they are committed. The connection takes up its next request
-only when this one is answered, so a producer's batches stay in order.
+the disk before they are acknowledged are answered when they are committed. Before the first batch of a transaction the
+coordinator is asked whether the partition belongs to it (`transaction.partition.verification.enable`). The connection
+takes up its next request only when this one is answered, so a producer's batches stay in order.
 """
 
 from __future__ import annotations
 
 import logging
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.broker.authorization import ADMIN_CLIENT_ID, Access, Accesses, on_topics
 from ottla.broker.context import RequestContext
@@ -22,9 +26,21 @@ from ottla.broker.current_leaders import CurrentLeaders
 from ottla.broker.replicas.partition import AwaitedOffsets, Partition
 from ottla.broker.replicas.purgatory import DelayedProduce
 from ottla.cluster.acls import Operation, ResourceType
-from ottla.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
+from ottla.records.batch import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    MAGIC,
+    MAGIC_AT,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    PRODUCER_ID_AT,
+    RECORDS_COUNT_AT,
+    TRANSACTIONAL_FLAG,
+)
 from ottla.records.compression import Compression
 from ottla.storage.log import CLIENT, AppendInfo, AppendRefusal
+from ottla.storage.producer_state import NOT_VERIFIED, Verification
 from ottla.storage.rewriting import is_small, needs_rewriting, rewrite
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hot import encode_produced
@@ -42,6 +58,19 @@ from ottla.wire.sliced import mapped
 
 log = logging.getLogger("ottla.broker")
 
+TopicPartition = tuple[str, int]
+_PRODUCER = struct.Struct(">qhi")
+#: Errors of the coordinator after which the same write may succeed.
+RETRIED = frozenset(
+    (
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+
 #: The first version with record batches v2.
 BATCHES_SINCE = 3
 #: The first version in which a batch may be compressed with zstd (KIP-110).
@@ -50,6 +79,8 @@ ZSTD_SINCE = 7
 FIXED_ANSWER_SINCE = 5
 #: The first version whose errors name the leader (KIP-951).
 LEADERS_SINCE = 10
+#: The first version whose clients understand TRANSACTION_ABORTABLE (KIP-890).
+ABORTABLE_SINCE = 11
 #: Errors for which Kafka does not return the log start offset.
 LOG_START_UNKNOWN = frozenset(
     {
@@ -69,10 +100,14 @@ class UnreadyBatch:
     It has to be rewritten. Whatever else a batch may have to wait for before its append belongs here, too.
     """
 
-    __slots__ = ("_config", "_name", "_now_ms", "_records", "is_ready", "outcome", "partition", "term")
+    __slots__ = ("_config", "_name", "_now_ms", "_records", "is_ready", "outcome", "partition", "term", "verification")
 
-    def __init__(self, partition: Partition, records: memoryview, now_ms: int) -> None:
+    def __init__(
+        self, partition: Partition, records: memoryview, now_ms: int, verification: Verification | None = None
+    ) -> None:
         self.partition = partition
+        #: That of a transactional batch.
+        self.verification = verification
         #: The partition's role and leader epoch when the request began.
         self.term = partition.term
         self._config = partition.log.config
@@ -92,6 +127,14 @@ class UnreadyBatch:
         """Rewrite the batch, possibly in a thread; touches only this object."""
         self.outcome = rewrite(self._records, self._config, self._now_ms, self._name)
         self.is_ready = True
+
+
+class _Verified(NamedTuple):
+    """Outcome of a transactional batch's verification; `term` is the partition's when it began."""
+
+    term: int
+    verification: Verification | None
+    error: ErrorCode = ErrorCode.NONE
 
 
 #: The outcome of an append; an error that needs no more than its code is only that, since a request may have very many.
@@ -164,13 +207,19 @@ def handle(context: RequestContext, request: ProduceRequest) -> None:
 
 async def _append_all(context: RequestContext, request: ProduceRequest) -> None:
     point = context.broker.slices.point
-    refusal = await _refusal_of(context, request)
+    transactional: list[tuple[str, PartitionProduceData]] = []
+    for topic in request.topic_data:
+        transactional += [(topic.name, data) for data in topic.partition_data if _is_transactional(data.records)]
+        await point()
+    refusal = _refusal_of(context, request, transactional)
+    verified = {} if refusal is not None else await _verified(context, request, transactional)
     found: Appends = []
     for topic in request.topic_data:
         appends: list[PendingAppend] = []
         for data in topic.partition_data:
             if refusal is None:
-                appends.append(_pending(data.index, _append(context, topic.name, data, request.acks)))
+                outcome = verified.get((topic.name, data.index))
+                appends.append(_pending(data.index, _append(context, topic.name, data, request.acks, outcome)))
             else:
                 error, message = refusal
                 result = error if message is None else _refused(data.index, error, message)
@@ -298,19 +347,68 @@ def _reply(context: RequestContext, found: Appends) -> None:
     context.reply_in_slices(ProduceResponse(responses=mapped(found, topic_response), node_endpoints=leaders.endpoints))
 
 
-async def _refusal_of(context: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, str | None] | None:
+def _refusal_of(
+    context: RequestContext, request: ProduceRequest, transactional: Sequence[tuple[str, PartitionProduceData]]
+) -> tuple[ErrorCode, str | None] | None:
     """The error of the request as a whole, if any. As in Kafka, the records say whether it is transactional."""
-    for topic in request.topic_data:
-        if any(_is_transactional(data.records) for data in topic.partition_data):
-            writer = request.transactional_id
-            if writer is None or not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, writer):
-                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
-            return ErrorCode.INVALID_TXN_STATE, "Transactions are not supported by this broker yet."
-        await context.broker.slices.point()
-    return None if request.acks in (-1, 0, 1) else (ErrorCode.INVALID_REQUIRED_ACKS, None)
+    if transactional:
+        writer = request.transactional_id
+        if writer is None or not context.permits(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, writer):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None
+    if request.acks not in (-1, 0, 1):
+        return ErrorCode.INVALID_REQUIRED_ACKS, None
+    if len({_producer(data.records)[:2] for _, data in transactional}) > 1:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+    return None
 
 
-def _append(context: RequestContext, topic: str, data: PartitionProduceData, acks: int) -> AppendInfo | PendingAppend:
+async def _verified(
+    context: RequestContext, request: ProduceRequest, transactional: Sequence[tuple[str, PartitionProduceData]]
+) -> dict[TopicPartition, _Verified]:
+    """Verify the transactional batches of partitions that are led here (KIP-890)."""
+    broker = context.broker
+    found: dict[TopicPartition, _Verified] = {}
+    asked: list[TopicPartition] = []
+    is_enabled = bool(transactional) and broker.config.get_boolean("transaction.partition.verification.enable")
+    for name, data in transactional:
+        partition = broker.partitions.get(name, data.index)
+        if partition is None or partition.leader is None:
+            continue
+        if not is_enabled:
+            found[name, data.index] = _Verified(partition.term, NOT_VERIFIED)
+            continue
+        producers, producer = partition.log.producers, _producer(data.records)
+        verification = producers.begin_verification(*producer, broker.clock.now_ms())
+        found[name, data.index] = _Verified(partition.term, verification)
+        if verification is not None:
+            asked.append((name, data.index))
+        await broker.slices.point()
+    if asked:
+        assert request.transactional_id is not None
+        producer_id, epoch, _ = _producer(transactional[0][1].records)
+        errors = await broker.transactions.verifier.verify(
+            request.transactional_id,
+            producer_id,
+            epoch,
+            asked,
+            knows_abortable=context.api_version >= ABORTABLE_SINCE,
+        )
+        found.update({key: found[key]._replace(error=error) for key, error in errors.items()})
+    return found
+
+
+def _not_verified(index: int, error: ErrorCode) -> PartitionProduceResponse:
+    """The response where the coordinator refused; as in Kafka, errors that pass get one that old clients retry."""
+    if error in RETRIED:
+        text = f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
+        return _refused(index, ErrorCode.NOT_ENOUGH_REPLICAS, text)
+    is_missing = error is ErrorCode.INVALID_TXN_STATE
+    return _refused(index, error, "Partition was not added to the transaction" if is_missing else None)
+
+
+def _append(
+    context: RequestContext, topic: str, data: PartitionProduceData, acks: int, verified: _Verified | None = None
+) -> AppendInfo | PendingAppend:
     """Append one partition's batch; return what was appended, or why not, or not yet."""
     index = data.index
     if context.permitted is not None and not context.permits(Operation.WRITE, ResourceType.TOPIC, topic):
@@ -337,27 +435,36 @@ def _append(context: RequestContext, topic: str, data: PartitionProduceData, ack
         answer = _refused(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         answer.log_start_offset = partition.log.log_start_offset
         return PendingAppend(index, answer)
+    verification = None
+    if verified is not None:
+        if verified.error is not ErrorCode.NONE:
+            return PendingAppend(index, _not_verified(index, verified.error))
+        if verified.term != partition.term:
+            return PendingAppend(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        verification = verified.verification
     if version < BATCHES_SINCE or config.reads_records:
-        unready = _unready(context, partition, records)
+        unready = _unready(context, partition, records, verification)
         if unready is not None:
             if not unready.is_ready:
                 return PendingAppend(index, None, unready)
             result = _append_readied(context, unready)
             return result if isinstance(result, AppendInfo) else PendingAppend(index, result)
-    info = partitions.append(partition, records, CLIENT)
+    info = partitions.append(partition, records, CLIENT, verification=verification)
     if isinstance(info, AppendRefusal):
         return PendingAppend(index, _refused_by_log(index, info, partition.log.log_start_offset))
     return info
 
 
-def _unready(context: RequestContext, partition: Partition, records: memoryview) -> UnreadyBatch | None:
+def _unready(
+    context: RequestContext, partition: Partition, records: memoryview, verification: Verification | None
+) -> UnreadyBatch | None:
     """A batch that has to be rewritten before it can be appended, a small one already rewritten; None for others."""
     is_set = len(records) <= MAGIC_AT or records[MAGIC_AT] < MAGIC
     if is_set and context.api_version >= BATCHES_SINCE:
         return None  # the log refuses it
     if not is_set and not needs_rewriting(records, partition.log.config):
         return None
-    unready = UnreadyBatch(partition, records, context.broker.clock.now_ms())
+    unready = UnreadyBatch(partition, records, context.broker.clock.now_ms(), verification)
     if is_small(records, partition.log.config):
         unready.rewrite()
     else:
@@ -378,7 +485,9 @@ def _append_readied(context: RequestContext, unready: UnreadyBatch) -> AppendOut
     if outcome is None:
         return NOTHING_APPENDED
     if not isinstance(outcome, AppendRefusal):
-        info = partitions.append(partition, memoryview(outcome), CLIENT, records_checked=True)
+        info = partitions.append(
+            partition, memoryview(outcome), CLIENT, records_checked=True, verification=unready.verification
+        )
         if not isinstance(info, AppendRefusal):
             return info
         outcome = info
@@ -441,6 +550,14 @@ def _is_transactional(batch: memoryview | None) -> bool:
         and batch[MAGIC_AT] == MAGIC
         and bool(batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
     )
+
+
+def _producer(batch: memoryview | None) -> tuple[int, int, int]:
+    """Producer id, epoch and first sequence number of a batch; one that is too short is refused by the log."""
+    if batch is None or len(batch) < RECORDS_COUNT_AT:
+        return NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(batch, PRODUCER_ID_AT)
+    return producer_id, epoch, sequence
 
 
 def _is_zstd(batch: memoryview) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage, TopicImage
     from ottla.storage.log import AppendInfo, PartitionLog
     from ottla.storage.manager import LogManager
+    from ottla.storage.producer_state import Verification
     from ottla.storage.results import ReadRefusal
 
 log = logging.getLogger("ottla.broker")
@@ -361,9 +362,18 @@ class ReplicaManager:
     # -- records
 
     def append(
-        self, partition: Partition, records: memoryview, origin: int, *, records_checked: bool = False
+        self,
+        partition: Partition,
+        records: memoryview,
+        origin: int,
+        *,
+        records_checked: bool = False,
+        verification: Verification | None = None,
     ) -> AppendInfo | AppendRefusal:
-        """Append batches as leader; the high watermark advances at once, or after the flush and replication."""
+        """Append batches as leader; the high watermark advances at once, or after the flush and replication.
+
+        `records_checked` and `verification` are those of `PartitionLog.append`.
+        """
         leader = partition.leader
         if leader is None:
             return AppendRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.log.name} is not led here")
@@ -377,6 +387,7 @@ class ReplicaManager:
             now_ms=now_ms,
             origin=origin,
             records_checked=records_checked,
+            verification=verification,
         )
         end = hosted.log_end_offset
         traffic = partition.traffic

@@ -181,17 +181,23 @@ class Group:
         self.deadlines.set(member.member_id, now_ms + member.session_timeout_ms)
 
     def _commit_refusal(self, event: OffsetCommit, now_ms: int) -> ErrorCode | None:
-        """Why a commit is refused, if it is; renews the session of a member that may commit."""
+        """Why a commit is refused, if it is; renews the session of a member that may commit.
+
+        A transactional one renews none, and may come while the group rebalances: its producer is fenced otherwise. One
+        that names no member (it is older than KIP-447) is accepted in every state.
+        """
         member_id, instance, generation_id = event.member_id, event.group_instance_id, event.generation_id
         empty = self.state is GroupState.EMPTY
         if generation_id < 0 and (empty or (member_id == UNKNOWN_MEMBER and instance is None)):
             # An admin tool, or a consumer without group management; neither may commit to a group with members.
-            return None if empty else ErrorCode.UNKNOWN_MEMBER_ID
+            return None if empty or event.is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self._identity_error(member_id, instance)
         if error is not None:
             return error
         if generation_id != self.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
+        if event.is_transactional:
+            return None
         rule = self.rules.commit
         if rule is CommitRule.REBALANCE_IN_PROGRESS:
             return ErrorCode.REBALANCE_IN_PROGRESS

@@ -32,6 +32,7 @@ from ottla.groups.classic.states import GroupState, OffsetDeleteRule
 from ottla.groups.classic.syncing import SyncHandling
 from ottla.groups.events import (
     AppendFailed,
+    Batch,
     CommitResult,
     DeleteGroup,
     DeleteOffsets,
@@ -129,7 +130,10 @@ class GroupMachine(JoinHandling, SyncHandling, LivenessHandling):
             return
         errors, records = self.offsets.commit(event.offsets, self.limits.offset_metadata_max_bytes)
         step.replies.append(Reply(event.token, CommitResult(errors)))
-        if records:
+        if records and event.is_transactional:
+            step.batches.append(Batch(self.partition, records, event.producer_id, event.producer_epoch))
+            self._staged = StagedStep(step, StagedKind.COMMIT, now_ms)
+        elif records:
             self._stage(step, StagedKind.COMMIT, records, now_ms)
 
     def _delete(self, event: DeleteGroup, step: Step, now_ms: int) -> None:

@@ -66,6 +66,7 @@ WITH_TOPICS: Final = frozenset(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.TXN_OFFSET_COMMIT,
     )
 )
 #: The APIs whose requests name groups, and how to find them.
@@ -84,6 +85,8 @@ GROUPS: Final[Mapping[ApiKey, Callable[[Any, int], Sequence[str]]]] = {
     ApiKey.DESCRIBE_GROUPS: lambda request, _: request.groups,
     ApiKey.DELETE_GROUPS: lambda request, _: request.groups_names,
     ApiKey.OFFSET_DELETE: lambda request, _: (request.group_id,),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda request, _: (request.group_id,),
+    ApiKey.TXN_OFFSET_COMMIT: lambda request, _: (request.group_id,),
 }
 
 

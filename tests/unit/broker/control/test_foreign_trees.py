@@ -14,7 +14,7 @@ from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.env.clock import SystemClock
 from ottla.testing.disk_memory import MemoryDisk
 from ottla.zk.client import LocalClient
-from ottla.zk.layout import BrokerIdZnode, ControllerZnode, KraftMigrationError, TopicAssignment, TopicZnode
+from ottla.zk.layout import BrokerIdZnode, ControllerZnode, KraftMigrationError
 from ottla.zk.store import TreeStore
 from support.waiting import until
 
@@ -77,18 +77,3 @@ def test_a_controller_with_zookeeper(data: bytes) -> None:
     assert ControllerZnode.decode(data) in (4, 3000)
     with pytest.raises(KraftMigrationError):
         ControllerZnode.decode(controller_of_kraft(0))
-
-
-@pytest.mark.parametrize("topic", ["__transaction_state", "orders"])
-def test_a_broker_that_joins_where_transactions_are_coordinated_warns(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, topic: str
-) -> None:
-    async def scenario() -> None:
-        tree = Tree(tmp_path)
-        data = TopicZnode.encode(TopicAssignment.of(None, {0: (7,)}))
-        await tree.other.create(TopicZnode.path(topic), data, make_parents=True)
-        assert await tree.broker.start() is None
-        await tree.broker.stop()
-
-    asyncio.run(scenario())
-    assert ("does not coordinate or verify any yet" in caplog.text) is (topic == "__transaction_state")

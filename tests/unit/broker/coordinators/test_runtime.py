@@ -55,6 +55,8 @@ class CountShard:
         self.loading = True
         self.counts: dict[str, int] = {}
         self.story: list[Any] = []
+        #: The leader epochs that it was told.
+        self.epochs: list[int] = []
         self.unloaded = 0
         self.high_watermark = 0
 
@@ -90,6 +92,10 @@ class CountShard:
     def committed(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
 
+    def lead(self, coordinator_epoch: int, now_ms: int) -> Iterator[CountStep]:
+        self.epochs.append(coordinator_epoch)
+        return iter(()) if self.loading else iter([CountStep()])
+
     def loaded(self, now_ms: int) -> Iterator[CountStep]:
         yield CountStep()
         self.loading = False
@@ -106,6 +112,8 @@ class CountKind:
 
     def __init__(self) -> None:
         self.states: list[ShardState] = []
+        #: Steps carried out.
+        self.carried = 0
 
     def new_shard(self, partition: int) -> CountShard:
         return CountShard(partition)
@@ -120,7 +128,7 @@ class CountKind:
         return error
 
     def carried_out(self, shard: CountShard, step: CountStep) -> None:
-        pass
+        self.carried += 1
 
     def unloaded(self, step: CountStep) -> None:
         pass
@@ -187,6 +195,18 @@ def test_an_older_epoch_never_undoes_a_newer():
         runtime.load(0, 5)
         assert runtime.shards == {}, "another broker leads since epoch 6"
         assert counters.lead(7) is not shard
+
+    run(test)
+
+
+def test_a_shard_hears_of_each_leader_epoch_before_it_is_loaded_and_when_it_continues():
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(5)
+        assert shard.epochs == [5]
+        carried_out = counters.kind.carried
+        assert counters.lead(5) is counters.lead(6) is shard
+        await asyncio.sleep(0)  # sleep: the steps of the newer epoch are carried out in the background
+        assert (shard.epochs, counters.kind.carried) == ([5, 6], carried_out + 1)
 
     run(test)
 

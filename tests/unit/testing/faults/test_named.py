@@ -28,8 +28,8 @@ def test_errors_are_named_as_in_kafka_in_any_case(name: str | ErrorCode) -> None
     ("name", "said"),
     [
         ("Prodcue", "^there is no API Prodcue; did you mean Produce\\?$"),
-        ("xyzzy", "^there is no API xyzzy; there are: AllocateProducerIds, AlterClientQuotas, .* more$"),
-        ("EndTxn", "^the broker does not serve EndTxn, so that no request for it can fail$"),
+        ("xyzzy", "^there is no API xyzzy; there are: AddOffsetsToTxn, AddPartitionsToTxn, .* more$"),
+        ("DescribeQuorum", "^the broker does not serve DescribeQuorum, so that no request for it can fail$"),
         (0, '^an API is named by text, as in "Produce", not by 0$'),
     ],
 )

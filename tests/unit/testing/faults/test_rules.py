@@ -53,7 +53,11 @@ def test_all_conditions_must_hold() -> None:
         (ApiKey.PRODUCE, {"times": 0}, "^times=0: it counts requests from 1 on$"),
         (ApiKey.PRODUCE, {"topic": b"t"}, "^topic=b't': it must be text$"),
         (ApiKey.PRODUCE, {"when": True}, "^when=True: it must be a function of the request"),
-        (ApiKey.PRODUCE, {"group": "g"}, "^Produce names no groups: leave group= out; it is for DeleteGroups, .*Sync"),
+        (
+            ApiKey.PRODUCE,
+            {"group": "g"},
+            "^Produce names no groups: leave group= out; it is for AddOffsetsToTxn, DeleteGroups, .*Sync",
+        ),
         (
             ApiKey.HEARTBEAT,
             {"topic": "t"},
