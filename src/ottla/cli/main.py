@@ -33,6 +33,7 @@ from ottla.cli.search import search
 from ottla.cli.tokens import app as token
 from ottla.cli.top import top
 from ottla.cli.topic.commands import app as topic
+from ottla.cli.transactions import app as transaction
 from ottla.cli.users import app as user
 from ottla.cli.znodes import get, ls, tree
 
@@ -59,6 +60,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "kafka-replica-verification": "replica verify",
     "kafka-server-start": "serve",
     "kafka-topics": "topic list|describe|create|alter|delete",
+    "kafka-transactions": "transaction list|describe|find-hanging|abort",
     "kafka-verifiable-consumer": "consume",
     "kafka-verifiable-producer": "produce",
     "kafkacat": "produce` or `ottla consume",
@@ -75,6 +77,7 @@ _PLURALS: Final = {
     "groups": "group",
     "logs": "log",
     "topics": "topic",
+    "transactions": "transaction",
 }
 
 
@@ -265,6 +268,7 @@ for group_app in (
     user,
     quota,
     token,
+    transaction,
 ):
     app.add_typer(group_app)
 

@@ -39,6 +39,7 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),  # one transaction; newer ones are for brokers
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 4),
+    ApiKey.WRITE_TXN_MARKERS: (0, 1),
     ApiKey.TXN_OFFSET_COMMIT: (0, 4),
     ApiKey.DESCRIBE_ACLS: (1, 3),  # these three with pattern types
     ApiKey.CREATE_ACLS: (1, 3),
@@ -55,6 +56,8 @@ USED: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 1),  # by how long they are open from 1 on
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),  # for clients, not for replicas only
 }
@@ -67,7 +70,6 @@ BETWEEN_BROKERS: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.CONTROLLED_SHUTDOWN: (0, 3),
     ApiKey.ALTER_PARTITION: (2, 3),  # topics by id
     ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
-    ApiKey.WRITE_TXN_MARKERS: (0, 1),
 }
 """The same for what only brokers send; a controller's requests have fixed versions, those of Apache Kafka 3.9."""
 

@@ -27,6 +27,7 @@ from ottla.client.sync import Consumer, Producer
 from ottla.testing import Broker as OnDisk
 from ottla.testing import Cluster
 from support.documents import commands
+from support.hanging_transactions import UNVERIFIED, hang
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.spec("U2")
@@ -96,17 +97,26 @@ def test_commands_and_their_options() -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as cluster:
+    with Cluster(3, settings=UNVERIFIED) as cluster:
         cluster.create_topic("orders", partitions=2, replication_factor=2)
         with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
             for number in range(20):
                 producer.send("orders", b"record", partition=number % 2)
         servers = cluster.bootstrap_servers
+        cluster.create_topic("held", partitions=1)
+        led_at = servers.split(",")[cluster.wait_for_leader("held")]
+        hang(int(led_at.rpartition(":")[2]), "held", 0, 7000, timestamp_ms=0)
         with Consumer(bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["orders"])
             wait_until(lambda: consumer.poll(1000), "records")
             consumer.commit()
-        yield cluster
+        with Producer(
+            bootstrap_servers=servers, transactional_id="shop", transaction_timeout_ms=TRANSACTION_MS
+        ) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("orders", b"open", partition=0).result()
+            yield cluster
 
 
 #: Commands that print rows, in an order in which each finds what it needs. FILE holds moves, LOG is a log directory,
@@ -129,6 +139,10 @@ config unset retention.ms --topic orders --yes
 broker list
 broker describe 1
 broker producers orders
+transaction list
+transaction describe shop
+transaction find-hanging
+transaction abort --topic held --partition 0 --start-offset 0 --yes
 replica list orders
 replica verify orders
 cluster status
@@ -146,6 +160,7 @@ rebalance compare --members 2 --partitions 4 --turns 3 --growth
 pipeline check PIPELINE
 pipeline status PIPELINE
 """.strip().splitlines()
+TRANSACTION_MS = 900_000
 OFFLINE = ("log", "rebalance")
 PIPELINE = """
 name = "p"

@@ -12,6 +12,7 @@ import pytest
 from ottla.assign.assignor import GroupMetadata
 from ottla.client import NewPartitions, NewTopic, ProducerRecord, TopicPartition
 from ottla.client.admin.model import (
+    AbortTransactionSpec,
     AclBinding,
     AclBindingFilter,
     ClientQuotaEntity,
@@ -81,6 +82,9 @@ WITHOUT_ANSWER = {
     "Admin.alter_partition_reassignments": {"reassignments": {P: [0]}},
     "Admin.alter_replica_log_dirs": {"log_dirs": {TopicPartitionReplica("t", 0, 0): "/logs"}},
     "Admin.describe_producers": {"partitions": [P]},
+    "Admin.list_transactions": {"states": ["Ongoing"], "producer_ids": [5]},
+    "Admin.describe_transactions": {"transactional_ids": ["x"]},
+    "Admin.abort_transaction": {"spec": AbortTransactionSpec(P, 5, 0, 0)},
     "Admin.describe_replica_log_dirs": {"replicas": [TopicPartitionReplica("t", 0, 0)]},
     "Admin.describe_user_scram_credentials": {"users": ["u"]},
     "Admin.alter_user_scram_credentials": {"alterations": [UserScramCredentialDeletion("u", "SCRAM-SHA-256")]},

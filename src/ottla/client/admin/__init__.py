@@ -1,8 +1,9 @@
-"""The admin client: topics, configs, offsets, groups, brokers, ACLs."""
+"""The admin client: topics, configs, offsets, groups, transactions, brokers, ACLs."""
 
 from ottla.client.admin.admin import Admin as Admin
 from ottla.client.admin.model import BROKER_DEFAULT as BROKER_DEFAULT
 from ottla.client.admin.model import DEFAULT_NAME as DEFAULT_NAME
+from ottla.client.admin.model import AbortTransactionSpec as AbortTransactionSpec
 from ottla.client.admin.model import AclBinding as AclBinding
 from ottla.client.admin.model import AclBindingFilter as AclBindingFilter
 from ottla.client.admin.model import ActiveProducer as ActiveProducer
@@ -26,5 +27,7 @@ from ottla.client.admin.model import ReplicaSize as ReplicaSize
 from ottla.client.admin.model import ResourceType as ResourceType
 from ottla.client.admin.model import ScramCredentialInfo as ScramCredentialInfo
 from ottla.client.admin.model import TopicPartitionReplica as TopicPartitionReplica
+from ottla.client.admin.model import TransactionDescription as TransactionDescription
+from ottla.client.admin.model import TransactionListing as TransactionListing
 from ottla.client.admin.model import UserScramCredentialDeletion as UserScramCredentialDeletion
 from ottla.client.admin.model import UserScramCredentialUpsertion as UserScramCredentialUpsertion

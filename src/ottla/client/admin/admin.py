@@ -27,6 +27,7 @@ from ottla.client.admin.reassignments import ReassignmentAdmin
 from ottla.client.admin.scram import ScramAdmin
 from ottla.client.admin.tokens import TokenAdmin
 from ottla.client.admin.topics import TopicAdmin
+from ottla.client.admin.transactions import TransactionAdmin
 from ottla.client.configs import parse_admin_config
 from ottla.client.foreign_methods import ADMIN_METHODS, MethodHints, explains_arguments
 from ottla.env.environment import Environment
@@ -40,6 +41,7 @@ class Admin(
     PartitionAdmin,
     ReassignmentAdmin,
     GroupAdmin,
+    TransactionAdmin,
     BrokerAdmin,
     LogDirAdmin,
     AclAdmin,

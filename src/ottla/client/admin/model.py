@@ -161,6 +161,42 @@ class ActiveProducer(NamedTuple):
     transaction_start_offset: int
 
 
+class TransactionListing(NamedTuple):
+    """A transactional id with its producer and state ("Ongoing", "CompleteCommit", …), as its coordinator has it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+@dataclass(slots=True, frozen=True)
+class TransactionDescription:
+    """A transactional id as its coordinator has it.
+
+    `transaction_start_time_ms` is that of its latest transaction, None before the first; `partitions` are those that
+    have no marker of its end yet.
+    """
+
+    transactional_id: str
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+class AbortTransactionSpec(NamedTuple):
+    """The transaction of a producer that is open in a partition, as `Admin.describe_producers` shows it."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
 class ClusterDescription(NamedTuple):
     """The brokers; `controller` is None while there is none."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ottla.client.errors import (
     BrokerError,
@@ -15,6 +15,7 @@ from ottla.client.errors import (
     PartlyFailedError,
     UnknownTopicError,
 )
+from ottla.client.model import TopicPartition
 from ottla.peer.cluster import Cluster
 from ottla.wire.errors import ErrorCode
 
@@ -28,6 +29,46 @@ class AdminCalls:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+
+    async def _ask_leaders(
+        self,
+        what: str,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[Any]],
+        value: Callable[[Any], V],
+        refusal: Callable[[TopicPartition], str],
+        timeout_ms: int | None,
+    ) -> dict[TopicPartition, V]:
+        """Return the `value` of each partition's part of its leader's response to `ask`."""
+        outcomes: Outcomes[TopicPartition, V] = Outcomes(what, partitions)
+
+        async def ask_one(leader: int, pending: list[TopicPartition]) -> None:
+            answer = await ask(leader, pending)
+            for topic in answer.topics:
+                for result in topic.partitions:
+                    partition, code = TopicPartition(topic.name, result.partition_index), result.error_code
+                    if code == ErrorCode.NONE:
+                        outcomes.succeed(partition, value(result))
+                    else:
+                        detail = getattr(result, "error_message", None)
+                        outcomes.fail(partition, BrokerError(code, refusal(partition), detail))
+            outcomes.check_answered(pending)
+
+        async def attempt(pending: list[TopicPartition]) -> None:
+            by_leader: dict[int, list[TopicPartition]] = {}
+            topics = await self._cluster.each_topic(list(dict.fromkeys(each.topic for each in pending)))
+            for each in pending:
+                topic = topics[each.topic]
+                if isinstance(topic, BrokerError):
+                    outcomes.fail(each, topic)
+                    continue
+                try:
+                    by_leader.setdefault(await self._cluster.leader(each), []).append(each)
+                except BrokerError as error:  # no such partition, or no leader
+                    outcomes.fail(each, error)
+            await outcomes.ask_each(by_leader, ask_one)
+
+        return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
 class Outcomes(Generic[K, V]):

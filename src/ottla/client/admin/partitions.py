@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from ottla.client.admin.model import ActiveProducer
-from ottla.client.admin.outcomes import AdminCalls, Outcomes
-from ottla.client.errors import BrokerError
+from ottla.client.admin.outcomes import AdminCalls
 from ottla.client.model import LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition, by_topic
 from ottla.client.offsets import list_offsets_request
 from ottla.peer import arguments
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -25,8 +23,6 @@ from ottla.wire.messages.describe_producers import (
     TopicRequest,
 )
 from ottla.wire.messages.list_offsets import ListOffsetsPartitionResponse
-
-V = TypeVar("V")
 
 HIGH_WATERMARK = LATEST
 """Special offset: delete all records."""
@@ -114,46 +110,6 @@ class PartitionAdmin(AdminCalls):
 
         refusal = "the producers of {} are not described".format
         return await self._ask_leaders("describing producers", wanted, ask, producers, refusal, timeout_ms)
-
-    async def _ask_leaders(
-        self,
-        what: str,
-        partitions: Iterable[TopicPartition],
-        ask: Callable[[int, list[TopicPartition]], Awaitable[Any]],
-        value: Callable[[Any], V],
-        refusal: Callable[[TopicPartition], str],
-        timeout_ms: int | None,
-    ) -> dict[TopicPartition, V]:
-        """Return the `value` of each partition's part of its leader's response to `ask`."""
-        outcomes: Outcomes[TopicPartition, V] = Outcomes(what, partitions)
-
-        async def ask_one(leader: int, pending: list[TopicPartition]) -> None:
-            answer = await ask(leader, pending)
-            for topic in answer.topics:
-                for result in topic.partitions:
-                    partition, code = TopicPartition(topic.name, result.partition_index), result.error_code
-                    if code == ErrorCode.NONE:
-                        outcomes.succeed(partition, value(result))
-                    else:
-                        detail = getattr(result, "error_message", None)
-                        outcomes.fail(partition, BrokerError(code, refusal(partition), detail))
-            outcomes.check_answered(pending)
-
-        async def attempt(pending: list[TopicPartition]) -> None:
-            by_leader: dict[int, list[TopicPartition]] = {}
-            topics = await self._cluster.each_topic(list(dict.fromkeys(each.topic for each in pending)))
-            for each in pending:
-                topic = topics[each.topic]
-                if isinstance(topic, BrokerError):
-                    outcomes.fail(each, topic)
-                    continue
-                try:
-                    by_leader.setdefault(await self._cluster.leader(each), []).append(each)
-                except BrokerError as error:  # no such partition, or no leader
-                    outcomes.fail(each, error)
-            await outcomes.ask_each(by_leader, ask_one)
-
-        return await outcomes.work_off(self._cluster, attempt, timeout_ms)
 
 
 def _producer(state: ProducerState) -> ActiveProducer:
