@@ -37,7 +37,10 @@ def _is_unread(login: str) -> bool:
 
 #: The beginning of a row to what makes it true.
 CHECKS: dict[str, list[Callable[[], bool]]] = {
-    "the newer transaction protocol": [missing(ApiKey.UPDATE_FEATURES), lambda: SERVED[ApiKey.END_TXN].max_version == 4],
+    "the newer transaction protocol": [
+        missing(ApiKey.UPDATE_FEATURES),
+        lambda: SERVED[ApiKey.END_TXN].max_version == 4,
+    ],
     "the newer group protocol": [missing(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)],
     "changing `listeners`": [lambda: "listeners" in FIXED_AT_START],
     "logins to ZooKeeper by Kerberos": [

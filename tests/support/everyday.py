@@ -60,6 +60,8 @@ def check_job(job: Job, monkeypatch: pytest.MonkeyPatch, real: Mapping[str, str]
     """Type the lines behind those that each job begins with; `real` has what stands for a text of the page."""
     monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVER", _replaced(f"127.0.0.1:{SHOWN_PORT}", real))
     monkeypatch.setenv("COLUMNS", "300")
+    # The shell is found among the processes above this one; there may be none.
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
     for typed in (*jobs()[0].lines, *job.lines):
         check_line(_replaced(typed.command, real), _replaced(typed.expected, real), monkeypatch)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
+from ottla.assign.assignor import GroupMetadata
+from ottla.client import Producer
 from ottla.client.model import TopicPartition
 from ottla.records.batch import parse_batch_header
 from ottla.wire.apis import ApiKey
@@ -22,7 +26,13 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from support.fake_cluster import FakeCluster
+from support.quick_settings import QUICK_PRODUCER
 from support.virtual_fakes import VirtualFakeCluster
+
+T = TypeVar("T")
+P = TopicPartition("t", 0)
+Q = TopicPartition("t", 1)
+GROUP = GroupMetadata("g", 7, "member", "instance")
 
 
 class TransactionalFakes(FakeCluster):
@@ -131,3 +141,31 @@ class TransactionalFakes(FakeCluster):
 
 class VirtualTransactionalFakes(TransactionalFakes, VirtualFakeCluster):
     """The same on virtual time."""
+
+
+def producing(
+    fake: VirtualTransactionalFakes, work: Callable[[Any], Awaitable[T]], *, settings: Mapping[str, Any] | None = None
+) -> T:
+    """The result of `work(producer)`; `producer` is initialized."""
+
+    async def body() -> T:
+        made = Producer(
+            bootstrap_servers=fake.bootstrap,
+            environment=fake.environment,
+            **{**QUICK_PRODUCER, "transactional_id": "x", **(settings or {})},
+        )
+        async with made as producer:
+            await producer.init_transactions()
+            return await work(producer)
+
+    found: T = fake.run_to_end(body())
+    return found
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)  # sleep: virtual
+
+
+def values(fake: VirtualTransactionalFakes, partition: TopicPartition = P) -> list[bytes | None]:
+    return [record.value for record in fake.logs[partition].records()]

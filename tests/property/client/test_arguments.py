@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow
 import pytest
 
+from ottla.assign.assignor import GroupMetadata
 from ottla.client import NewPartitions, NewTopic, ProducerRecord, TopicPartition
 from ottla.client.admin.model import (
     AclBinding,
@@ -42,6 +43,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "Producer.send_many": {"records": [(b"k", b"v"), ProducerRecord("t", b"v")], "topic": "t"},
     "Producer.send_arrow": {"data": pyarrow.table({"value": [b"v"]}), "topic": "t"},
     "Producer.partitions_for": {"topic": "t"},
+    "Producer.send_offsets_to_transaction": {"offsets": {P: 1}, "group_metadata": GroupMetadata("g", 1, "m", None)},
     "Consumer.subscribe": {"topics": ["t"]},
     "Consumer.assign": {"partitions": [P]},
     "Consumer.pause": {"partitions": [P]},

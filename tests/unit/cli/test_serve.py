@@ -140,7 +140,7 @@ def test_the_durability_in_force_is_said(given: ServeOptions, says: str) -> None
 
 
 def test_a_broker_starts_without_modules_that_it_may_never_need() -> None:
-    """Those of archives (`shutil`), of OpenSSL's digests, of logins, of transactions, and of `ottla.metrics.port`."""
+    """Those of archives (behind `shutil`), OpenSSL's digests, logins, transactions, and `ottla.metrics.port`."""
     names = [
         "shutil",
         "bz2",

@@ -132,6 +132,8 @@ class MarkerRequests:
         assert isinstance(request.destination, tuple)
         name, index = request.destination
         topic = self._image.topics.get(name)
+        if not self._image.brokers:
+            return ErrorCode.LEADER_NOT_AVAILABLE  # nothing is known yet: a partition would count as deleted
         if topic is None or index >= len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader = topic.partitions[index].leader

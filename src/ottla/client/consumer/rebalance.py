@@ -225,7 +225,7 @@ class Rebalance:
     def group_metadata(self) -> GroupMetadata:
         """Return the group and this member, in the generation of its assignment.
 
-        Heartbeats may have found meanwhile that it is no member any more. Without member and generation a group
+        Heartbeats may have found meanwhile that it has fallen out of the group. Without member and generation a group
         coordinator would check nothing, and take offsets of partitions that others own by now.
         """
         settings, who = self._membership.settings, self._assigned_in

@@ -423,10 +423,9 @@ class ProducerDelegate:
         if self.refusal == FORKED:
             return
         self.refuse()
-        now_ms = self.cluster.clock.monotonic_ms
-        began_ms = now_ms()
+        began_ms = self.cluster.clock.monotonic_ms()
         await self.transactions.close(timeout_ms)
-        left_ms = None if timeout_ms is None else max(0, timeout_ms - int(now_ms() - began_ms))
+        left_ms = None if timeout_ms is None else max(0, timeout_ms - int(self.cluster.clock.monotonic_ms() - began_ms))
         timed_out = self._sender is not None and not await self._drained(left_ms)
         sender = self._sender
         failure = self.stop(timeout_ms if timed_out else None)

@@ -87,6 +87,7 @@ class Coordinator:
         for broker_id in (HERE, OTHER):
             image.brokers[broker_id] = BrokerImage(broker_id, ())  # type: ignore[index]
         image.topics["t"] = TopicImage("t", UUID(int=1), states, {}, False)  # type: ignore[index]
+        self.image = image
         self.others, self.writer = Sent(), Writer()
         self.requests = MarkerRequests(HERE, image, self.writer, self.others)  # type: ignore[arg-type]
         self.outcomes: list[tuple[int, int, MarkerResult]] = []
@@ -175,6 +176,18 @@ def test_a_partition_without_leader_is_waited_for_and_one_that_is_gone_needs_no_
         assert coordinator.outcomes == []
         await asyncio.sleep(FAILURE_PAUSE_S)  # sleep: virtual
         assert coordinator.outcomes == [(5, partition, result)]
+
+    run(test)
+
+
+def test_no_partition_counts_as_gone_before_the_broker_has_metadata() -> None:
+    """Else the transactions of a coordinator that has just started would end without their markers."""
+
+    async def test(coordinator: Coordinator) -> None:
+        coordinator.image.brokers.clear()  # type: ignore[attr-defined]
+        coordinator.send(5, 4)
+        await asyncio.sleep(FAILURE_PAUSE_S * 2)  # sleep: virtual
+        assert coordinator.outcomes == [(5, 4, MarkerResult.RETRY)]
 
     run(test)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
-from ottla.assign.assignor import GroupMetadata
-from ottla.client import Consumer, OffsetAndMetadata, Producer, TopicPartition
+from ottla.client import OffsetAndMetadata, Producer
 from ottla.client.errors import (
     AuthorizationError,
     BrokerError,
@@ -23,17 +21,20 @@ from ottla.client.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
-from ottla.client.sync import Consumer as SyncConsumer
 from ottla.client.sync import Producer as SyncProducer
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from support.fake_cluster import SILENT
-from support.fake_transactions import TransactionalFakes, VirtualTransactionalFakes
+from support.fake_transactions import (
+    GROUP,
+    P,
+    Q,
+    TransactionalFakes,
+    VirtualTransactionalFakes,
+    producing,
+    until,
+    values,
+)
 from support.quick_settings import QUICK_PRODUCER
-
-P = TopicPartition("t", 0)
-Q = TopicPartition("t", 1)
-GROUP = GroupMetadata("g", 7, "member", "instance")
 
 
 @pytest.fixture
@@ -42,27 +43,6 @@ def fake() -> Iterator[VirtualTransactionalFakes]:
     cluster.topic("t", 0, 0)
     yield cluster
     cluster.close()
-
-
-def producing(fake, work, *, settings=None):
-    """The result of `work(producer)`; `producer` is initialized."""
-
-    async def body():
-        made = Producer(
-            bootstrap_servers=fake.bootstrap,
-            environment=fake.environment,
-            **{**QUICK_PRODUCER, "transactional_id": "x", **(settings or {})},
-        )
-        async with made as producer:
-            await producer.init_transactions()
-            return await work(producer)
-
-    return fake.run_to_end(body())
-
-
-async def until(condition):
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)  # sleep: virtual
 
 
 async def send_all(producer):
@@ -76,10 +56,6 @@ async def fail_inside(producer):
     async with producer.transaction():
         await (await producer.send("t", b"not kept", partition=0))
         raise ZeroDivisionError
-
-
-def values(fake, partition=P):
-    return [record.value for record in fake.logs[partition].records()]
 
 
 @pytest.mark.spec("P6")
@@ -202,67 +178,6 @@ def test_the_context_initializes_and_sends_the_positions_of_a_consumer(fake):
     fake.run_to_end(body())
     assert fake.ended == [("commit", {P, "g"})]
     assert fake.committed == {P: 9}
-
-
-REBALANCES = {
-    "taken away": ({P: 5}, GROUP, r"lost t-1;"),
-    "all taken away, the next assignment not there yet": ({}, GROUP, r"lost t-0, t-1;"),
-    "taken away and given back": ({P: 5, Q: 1}, replace(GROUP, generation_id=8), r"inside of the transaction;"),
-}
-
-
-@pytest.mark.spec("P6")
-@pytest.mark.parametrize("how", REBALANCES)
-def test_a_rebalance_inside_of_a_context_aborts(fake, how):
-    """The transaction has records of the partitions that were taken away, and without it would lack their offsets."""
-
-    class Read:
-        now = ({P: 4, Q: 7}, GROUP)
-
-        def positions(self):
-            return self.now[0]
-
-        def group_metadata(self):
-            return self.now[1]
-
-    async def work(producer):
-        consumer = Read()
-        *then, message = REBALANCES[how]
-
-        async def rebalanced_inside():
-            async with producer.transaction(consumer):
-                await (await producer.send("t", b"v", partition=0))
-                consumer.now = then
-
-        with pytest.raises(TransactionAbortableError, match=message):
-            await rebalanced_inside()
-        consumer.now = ({P: 4}, replace(GROUP, generation_id=-1))
-        async with producer.transaction(consumer):  # joins in it
-            consumer.now = ({P: 5, Q: 1}, GROUP)
-
-    producing(fake, work)
-    assert fake.ended == [("abort", {P}), ("commit", {"g"})]
-    assert fake.committed == {P: 5, Q: 1}
-
-
-@pytest.mark.spec("P6")
-def test_a_context_refuses_a_consumer_that_commits_by_itself(fake):
-    """It would commit the positions of a transaction that is aborted: when it is closed, say."""
-
-    async def work(producer):
-        servers = {"bootstrap_servers": fake.bootstrap, "group_id": "g"}
-        consumer = Consumer(**servers, environment=fake.environment)
-        with SyncConsumer(**servers) as blocking:
-            for each in (consumer, blocking):
-                with pytest.raises(InvalidArgumentError, match=r"give it enable\.auto\.commit=false"):
-                    async with producer.transaction(each):
-                        pass
-        await consumer.close()
-        await producer.begin_transaction()
-        await producer.abort_transaction()
-
-    producing(fake, work)
-    assert fake.ended == []
 
 
 @pytest.mark.spec("P6")
@@ -693,41 +608,6 @@ def test_close_aborts_what_is_open(fake, caplog):
 
 
 @pytest.mark.spec("P6")
-@pytest.mark.parametrize("method", ["commit_transaction", "abort_transaction"])
-def test_close_lets_the_end_of_a_transaction_come_first(fake, caplog, method):
-    """Else nobody would know whether what another task commits is committed."""
-
-    async def work(producer):
-        await producer.begin_transaction()
-        await (await producer.send("t", b"v", partition=0))
-        fake.faults[ApiKey.END_TXN].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3)
-        ending = asyncio.get_running_loop().create_task(getattr(producer, method)())
-        await until(lambda: fake.asked(ApiKey.END_TXN))
-        await producer.close()
-        await ending
-
-    producing(fake, work)
-    assert fake.ended == [(method.partition("_")[0], {P})]
-    assert "abort" not in caplog.text
-
-
-@pytest.mark.spec("P6", "X3")
-def test_close_takes_no_longer_than_its_timeout(fake):
-    async def work(producer):
-        await producer.begin_transaction()
-        fake.faults[ApiKey.PRODUCE].extend([SILENT] * 1000)
-        await producer.send("t", b"v", partition=0)
-        await until(lambda: fake.asked(ApiKey.PRODUCE))
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        with pytest.raises(DeliveryError):
-            await producer.close(timeout_ms=1000)
-        return loop.time() - before
-
-    assert producing(fake, work) < 1.5
-
-
-@pytest.mark.spec("P6")
 def test_an_abort_waits_for_what_is_on_its_way(fake):
     """Else the broker might write a record behind the marker, into the next transaction."""
 
@@ -743,85 +623,6 @@ def test_an_abort_waits_for_what_is_on_its_way(fake):
     order = [key for _, key, _ in fake.requests]
     assert len(order) - 1 - order[::-1].index(ApiKey.PRODUCE) < order.index(ApiKey.END_TXN)
     assert fake.ended == [("abort", {P})]
-
-
-# Other threads
-
-
-def slip_in(producer, value, partition=0):
-    """The future of a record whose thread had asked before the state changed whether it may send."""
-    delegate = producer._delegate
-    refusal, delegate.refusal = delegate.refusal, None
-    try:
-        return delegate.take("t", partition, None, None, value, ())
-    finally:
-        delegate.refusal = refusal
-
-
-@pytest.mark.spec("P6", "X3")
-@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.END_TXN])
-def test_an_abort_fails_the_records_that_other_threads_were_about_to_send(fake, api_key):
-    """They are not waited for, and not part of the next transaction."""
-
-    async def work(producer):
-        await producer.begin_transaction()
-        fake.faults[api_key].append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # a pause
-        await producer.send("t", b"sent", partition=0)
-        await until(lambda: fake.asked(ApiKey.PRODUCE))
-        aborting = asyncio.get_running_loop().create_task(producer.abort_transaction())
-        await asyncio.sleep(0)
-        await until(lambda: fake.asked(api_key))
-        late = slip_in(producer, b"late")
-        with pytest.raises(TransactionAbortedError):
-            await late
-        assert not aborting.done()
-        await aborting
-        async with producer.transaction():
-            await producer.send("t", b"next", partition=0)
-
-    producing(fake, work)
-    assert values(fake) == [b"sent", b"next"]
-    assert fake.ended == [("abort", {P}), ("commit", {P})]
-
-
-@pytest.mark.spec("P6", "X3")
-def test_a_record_that_is_too_late_for_a_commit_is_refused_and_does_not_delay_it(fake):
-    async def work(producer):
-        await producer.begin_transaction()
-        fake.faults[ApiKey.END_TXN].extend([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1000)
-        await producer.send("t", b"kept", partition=0)
-        committing = asyncio.get_running_loop().create_task(producer.commit_transaction())
-        await until(lambda: fake.asked(ApiKey.END_TXN))
-        late = slip_in(producer, b"late")
-        with pytest.raises(IllegalStateError, match="commit_transaction has not ended"):
-            await late
-        with pytest.raises(ClientTimeoutError, match="within 1000 ms"):
-            await committing
-        fake.faults[ApiKey.END_TXN].clear()
-        await producer.commit_transaction()
-        async with producer.transaction():
-            await producer.send("t", b"next", partition=0)
-
-    producing(fake, work, settings={"max_block_ms": 1000})
-    assert values(fake) == [b"kept", b"next"]
-    assert fake.ended == [("commit", {P}), ("commit", {P})]
-
-
-@pytest.mark.spec("P6", "X3")
-def test_a_record_between_two_transactions_is_refused_and_not_waited_for(fake):
-    async def work(producer):
-        async with producer.transaction():
-            await producer.send("t", b"kept", partition=0)
-        late = slip_in(producer, b"late")
-        with pytest.raises(DeliveryError, match="no transaction is open"):
-            await producer.flush(timeout_ms=1000)
-        with pytest.raises(IllegalStateError):
-            await late
-        async with producer.transaction():
-            await producer.send("t", b"next", partition=0)
-
-    producing(fake, work)
-    assert values(fake) == [b"kept", b"next"]
 
 
 # Without an event loop
