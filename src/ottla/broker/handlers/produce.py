@@ -365,14 +365,18 @@ def _refusal_of(
 async def _verified(
     context: RequestContext, request: ProduceRequest, transactional: Sequence[tuple[str, PartitionProduceData]]
 ) -> dict[TopicPartition, _Verified]:
-    """Verify the transactional batches of partitions that are led here (KIP-890)."""
+    """Verify the transactional batches of partitions that are led here and may be written to (KIP-890)."""
     broker = context.broker
     found: dict[TopicPartition, _Verified] = {}
     asked: list[TopicPartition] = []
     is_enabled = bool(transactional) and broker.config.get_boolean("transaction.partition.verification.enable")
     for name, data in transactional:
         partition = broker.partitions.get(name, data.index)
-        if partition is None or partition.leader is None:
+        if (
+            partition is None
+            or partition.leader is None
+            or not context.permits(Operation.WRITE, ResourceType.TOPIC, name)
+        ):
             continue
         if not is_enabled:
             found[name, data.index] = _Verified(partition.term, NOT_VERIFIED)
