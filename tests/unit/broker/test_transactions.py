@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from ottla.broker.server import Broker
+from ottla.txn.metadata import TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from support.transactional_requests import ONE_EACH, Requests, TransactionalProducer, offsets_partition
+from support.transactional_requests import GROUP, ONE_EACH, Requests, TransactionalProducer, offsets_partition
 from support.virtual_cluster import VirtualCluster
 
 pytestmark = [pytest.mark.spec("X1"), pytest.mark.spec("X2")]
@@ -136,6 +139,43 @@ def test_without_verification_the_first_write_begins_the_transaction() -> None:
         assert await requests.end_offset("t", 1) == 0
 
     play(story, **{"transaction.partition.verification.enable": "false"})
+
+
+def during_verification(broker: Broker, happens: Callable[[], None]) -> list[TopicPartition]:
+    """Have something happen between the coordinator's first answer and the write; returns what is verified."""
+    verifier = broker.transactions.verifier
+    verify, asked = verifier.verify, []
+
+    async def verify_late(name: str, *producer: Any, **options: Any) -> dict[TopicPartition, ErrorCode]:
+        answer = await verify(name, *producer, **options)
+        if not asked:
+            happens()
+        asked.extend(answer)
+        return answer
+
+    verifier.verify = verify_late  # type: ignore[method-assign]
+    return asked
+
+
+def led_anew(broker: Broker, topic: str, index: int) -> None:
+    """The broker loses a role and gets it back."""
+    partition = broker.partitions.get(topic, index)
+    assert partition is not None
+    partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.lead(broker.image.topics[topic].partitions[index], partition.log.log_end_offset)
+
+
+def test_offsets_are_verified_anew_after_a_change_of_role() -> None:
+    async def story(cluster: VirtualCluster, requests: Requests) -> None:
+        writer = await producer(requests)
+        await requests.coordinator("g", GROUP)
+        group = offsets_partition(cluster, "g")
+        broker = cluster.brokers[0]
+        asked = during_verification(broker, lambda: led_anew(broker, *group))
+        assert await writer.send_offset("g", "t", 0, 5) is NONE
+        assert asked == [group, group]
+
+    play(story)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
