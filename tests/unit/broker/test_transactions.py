@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from ottla.broker.server import Broker
+from ottla.records.record import Record, encode_batch
 from ottla.txn.metadata import TopicPartition
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from support.transactional_requests import GROUP, ONE_EACH, Requests, TransactionalProducer, offsets_partition
-from support.virtual_cluster import VirtualCluster
+from support.virtual_cluster import START_MS, VirtualCluster
 
 pytestmark = [pytest.mark.spec("X1"), pytest.mark.spec("X2")]
 
@@ -174,6 +176,34 @@ def test_offsets_are_verified_anew_after_a_change_of_role() -> None:
         asked = during_verification(broker, lambda: led_anew(broker, *group))
         assert await writer.send_offset("g", "t", 0, 5) is NONE
         assert asked == [group, group]
+
+    play(story)
+
+
+def test_a_batch_for_a_partition_that_was_not_led_when_it_came_is_sent_again() -> None:
+    async def story(cluster: VirtualCluster, requests: Requests) -> None:
+        writer = await producer(requests)
+        assert await writer.add("t", 0, 1) is NONE
+        broker = cluster.brokers[0]
+        during_verification(broker, lambda: led_anew(broker, "t", 1))
+        later = broker.partitions.get("t", 1)
+        assert later is not None
+        later.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        batch = encode_batch(
+            [Record(0, START_MS, None, b"v")],
+            producer_id=writer.producer_id,
+            producer_epoch=writer.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        data = [PartitionProduceData(index=index, records=batch) for index in (0, 1)]
+        topics = [TopicProduceData(name="t", partition_data=data)]
+        answer = await requests.ask(
+            0, ProduceRequest(transactional_id="x", acks=-1, timeout_ms=30_000, topic_data=topics)
+        )
+        errors = [each.error_code for each in answer.responses[0].partition_responses]
+        assert errors == [NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert await writer.produce("t", 1, b"v") is NONE
 
     play(story)
 

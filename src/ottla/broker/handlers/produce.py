@@ -129,6 +129,10 @@ class UnreadyBatch:
         self.is_ready = True
 
 
+#: No term of a partition.
+NO_TERM = -1
+
+
 class _Verified(NamedTuple):
     """Outcome of a transactional batch's verification; `term` is the partition's when it began."""
 
@@ -377,6 +381,8 @@ async def _verified(
             or partition.leader is None
             or not context.permits(Operation.WRITE, ResourceType.TOPIC, name)
         ):
+            # Should it be led here when the batch is appended, this is a change of role like any other.
+            found[name, data.index] = _Verified(NO_TERM, None)
             continue
         if not is_enabled:
             found[name, data.index] = _Verified(partition.term, NOT_VERIFIED)
