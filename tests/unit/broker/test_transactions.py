@@ -267,6 +267,21 @@ def test_markers_of_an_older_coordinator_and_of_an_older_producer_are_refused() 
     play(story)
 
 
+def test_a_write_is_verified_while_a_marker_waits_at_the_same_broker() -> None:
+    async def story(cluster: VirtualCluster, requests: Requests) -> None:
+        here, there = requests.leader("t", 0), requests.leader("t", 1)
+        writers = {await each.coordinator(): each for each in [await producer(requests, f"x{n}") for n in range(20)]}
+        markers, waiting = cluster.brokers[there].transactions.markers, []
+        markers.write = lambda *_: waiting.append(True)  # type: ignore[method-assign]
+        assert await writers[here].add("t", 1) is NONE
+        assert await writers[here].end(is_commit=True) is NONE
+        await cluster.until(lambda: bool(waiting), "a marker that is not answered")
+        assert await writers[there].add("t", 0) is NONE
+        assert await asyncio.wait_for(writers[there].produce("t", 0, b"v"), 5) is NONE
+
+    play(story, 3)
+
+
 def test_transactions_are_listed_by_their_coordinators() -> None:
     async def story(cluster: VirtualCluster, requests: Requests) -> None:
         writers = [await producer(requests, f"x{number}") for number in range(6)]
