@@ -685,6 +685,9 @@ class _LazyTransactions:
 
             broker, control = self._broker, self._broker.control
             timeout_ms = broker.config.get_int("request.timeout.ms")
+            markers, questions = (
+                BrokerRequestSender(control.connector, control.image, timeout_ms=timeout_ms) for _ in range(2)
+            )
             self._service = TransactionCoordinatorService(
                 control.broker_id,
                 broker.config,
@@ -693,7 +696,8 @@ class _LazyTransactions:
                 control.admin,
                 broker.groups,
                 control.producer_ids,
-                BrokerRequestSender(control.connector, control.image, timeout_ms=timeout_ms),
+                markers,
+                questions,
             )
             self._service.start()
         return self._service

@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from ottla.testing.waits import AsyncWaits
 
 #: Where a test broker's settings differ from those of `ottla serve`, for the sake of time: groups begin at once, the
-#: offsets topic has one partition, and a connection is not closed when `advance` makes it look idle.
+#: topics of coordinators have one partition, and a connection is not closed when `advance` makes it look idle.
 DEFAULTS: Final = {
     "broker.id": "1",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     "connections.max.idle.ms": "-1",
 }
 #: The log directory of a broker in memory.

@@ -96,7 +96,10 @@ class TransactionShard:
 
     def loaded(self, now_ms: int) -> Iterator[TransactionStep]:
         """Finish loading; each step is carried out and settled like any other, and then requests are accepted."""
-        yield from self._resumed(now_ms)
+        epoch = None
+        while epoch != self.context.coordinator_epoch:  # a newer one may begin between two steps
+            epoch = self.context.coordinator_epoch
+            yield from self._resumed(now_ms)
         self.loading = False
 
     def lead(self, coordinator_epoch: int, now_ms: int) -> Iterator[TransactionStep]:

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -116,16 +117,38 @@ def test_the_producer(broker: Broker) -> None:
     servers = broker.bootstrap_servers
     table = pyarrow.table({"id": [b"1"], "value": [b"4"]})
     made: list[Producer] = []
+    totals: list[bytes] = []
+
+    def total_with(value: bytes) -> bytes:
+        totals.append(value)
+        return value
+
+    class Reader(ottla.client.Consumer):
+        async def poll(self, timeout_ms: int) -> Any:
+            if len(totals) == len(broker.records(TOPIC)):
+                raise Enough
+            return await super().poll(timeout_ms)
+
     with Producer(bootstrap_servers=servers) as producer:
         around: list[Around] = [
             {},
             {"values": [b"1", b"2"]},
             {"producer": producer, "clicks": [(b"k", b"3")], "table": table},
             {"hash_of": hash, "Producer": tracked(made, Producer)},
+            {"Producer": Producer},
+            {
+                "Producer": ottla.client.Producer,
+                "Consumer": Reader,
+                "servers": {"bootstrap.servers": servers},
+                "total_with": total_with,
+            },
         ]
         assert played("client-producer.md", servers, around.__getitem__) == ["0 0"]
     made[0].close()
     assert sorted(record.value or b"" for record in broker.records(TOPIC)) == [b"1", b"2", b"3", b"4", b"v"]
+    assert [record.value for name in ("debits", "credits") for record in broker.records(name)] == [b"5", b"5"]
+    assert [record.value for record in broker.records("totals")] == totals
+    assert len(totals) == 5
 
 
 def test_the_consumer(broker: Broker) -> None:
@@ -168,10 +191,15 @@ def test_code_of_ones_own(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> No
     ):
         consumer.subscribe([TOPIC])
 
+        def has_its_partition() -> bool:
+            with suppress(RecordDeserializationError):  # comes again at the next poll
+                consumer.poll(10)
+            return bool(consumer.assignment())
+
         def around(number: int) -> Around:
             names = {"RecordDeserializationError": RecordDeserializationError}
             if number == 1:
-                wait_until(lambda: consumer.poll(10) is not None and consumer.assignment(), "its partition")
+                wait_until(has_its_partition, "its partition")
             return names | {"consumer": consumer, "dead_letters": dead_letters}
 
         played("client-code.md", servers, around)

@@ -12,6 +12,7 @@ from ottla.broker.acl_authorizer import AclAuthorizer
 from ottla.broker.authorization import Access
 from ottla.cluster.acls import AclEntry, AclPattern, AclRules, Operation, PatternType, Permission, ResourceType
 from ottla.net.connection import Principal
+from ottla.records.record import Record, encode_batch
 from ottla.wire.apis import API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -24,6 +25,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.zk.layout import AclZnode
 from ottla.zk.tree import Create
 from support.dispatching import Ask, wait_until, with_broker
@@ -178,6 +180,28 @@ def test_what_acls_allow_is_answered_and_denials_are_logged(tmp_path: Path, capl
 
     with caplog.at_level(logging.INFO, "ottla.authorizer"):
         with_broker(tmp_path, scenario, **AUTHORIZER)
+
+
+def test_a_write_that_is_denied_begins_no_verification_of_its_producer(tmp_path: Path) -> None:
+    async def scenario(ask: Ask) -> None:
+        acls = ask.broker.acls
+        assert acls is not None
+        allowed = AclEntry("User:ANONYMOUS", "*", Operation.WRITE, Permission.ALLOW)
+        await acls.add(AclPattern(ResourceType.TRANSACTIONAL_ID, "x"), [allowed])
+        record = Record(0, 1, None, b"v")
+        batch = encode_batch([record], producer_id=5, producer_epoch=9, base_sequence=0, is_transactional=True)
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+        request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=9_000, topic_data=[data])
+        answer = await ask(0, 11, request)
+        (result,) = answer.responses[0].partition_responses
+        assert result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partition = ask.broker.partitions.get("t", 0)
+        assert partition is not None
+        begun = partition.log.producers.begin_verification(5, 0, 3, 0)
+        assert begun is not None
+        assert (begun.epoch, begun.lowest_sequence) == (0, 3), "nothing is known of the epoch 9"
+
+    with_broker(tmp_path, scenario, **AUTHORIZER)
 
 
 def test_a_damaged_znode_denies_what_it_is_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

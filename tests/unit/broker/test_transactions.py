@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from ottla.broker.server import Broker
+from ottla.records.record import Record, encode_batch
+from ottla.txn.metadata import TopicPartition
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from support.transactional_requests import ONE_EACH, Requests, TransactionalProducer, offsets_partition
-from support.virtual_cluster import VirtualCluster
+from support.transactional_requests import GROUP, ONE_EACH, Requests, TransactionalProducer, offsets_partition
+from support.virtual_cluster import START_MS, VirtualCluster
 
 pytestmark = [pytest.mark.spec("X1"), pytest.mark.spec("X2")]
 
@@ -138,6 +143,71 @@ def test_without_verification_the_first_write_begins_the_transaction() -> None:
     play(story, **{"transaction.partition.verification.enable": "false"})
 
 
+def during_verification(broker: Broker, happens: Callable[[], None]) -> list[TopicPartition]:
+    """Have something happen between the coordinator's first answer and the write; returns what is verified."""
+    verifier = broker.transactions.verifier
+    verify, asked = verifier.verify, []
+
+    async def verify_late(name: str, *producer: Any, **options: Any) -> dict[TopicPartition, ErrorCode]:
+        answer = await verify(name, *producer, **options)
+        if not asked:
+            happens()
+        asked.extend(answer)
+        return answer
+
+    verifier.verify = verify_late  # type: ignore[method-assign]
+    return asked
+
+
+def led_anew(broker: Broker, topic: str, index: int) -> None:
+    """The broker loses a role and gets it back."""
+    partition = broker.partitions.get(topic, index)
+    assert partition is not None
+    partition.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.lead(broker.image.topics[topic].partitions[index], partition.log.log_end_offset)
+
+
+def test_offsets_are_verified_anew_after_a_change_of_role() -> None:
+    async def story(cluster: VirtualCluster, requests: Requests) -> None:
+        writer = await producer(requests)
+        await requests.coordinator("g", GROUP)
+        group = offsets_partition(cluster, "g")
+        broker = cluster.brokers[0]
+        asked = during_verification(broker, lambda: led_anew(broker, *group))
+        assert await writer.send_offset("g", "t", 0, 5) is NONE
+        assert asked == [group, group]
+
+    play(story)
+
+
+def test_a_batch_for_a_partition_that_was_not_led_when_it_came_is_sent_again() -> None:
+    async def story(cluster: VirtualCluster, requests: Requests) -> None:
+        writer = await producer(requests)
+        assert await writer.add("t", 0, 1) is NONE
+        broker = cluster.brokers[0]
+        during_verification(broker, lambda: led_anew(broker, "t", 1))
+        later = broker.partitions.get("t", 1)
+        assert later is not None
+        later.end_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        batch = encode_batch(
+            [Record(0, START_MS, None, b"v")],
+            producer_id=writer.producer_id,
+            producer_epoch=writer.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        data = [PartitionProduceData(index=index, records=batch) for index in (0, 1)]
+        topics = [TopicProduceData(name="t", partition_data=data)]
+        answer = await requests.ask(
+            0, ProduceRequest(transactional_id="x", acks=-1, timeout_ms=30_000, topic_data=topics)
+        )
+        errors = [each.error_code for each in answer.responses[0].partition_responses]
+        assert errors == [NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert await writer.produce("t", 1, b"v") is NONE
+
+    play(story)
+
+
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_broker_continues_after_a_restart_what_it_had_begun(is_commit: bool) -> None:
     async def story(cluster: VirtualCluster, requests: Requests) -> None:
@@ -195,6 +265,21 @@ def test_markers_of_an_older_coordinator_and_of_an_older_producer_are_refused() 
         assert await mark(writer.epoch, 8) == [fenced, fenced, unknown], "kept in the snapshot"
 
     play(story)
+
+
+def test_a_write_is_verified_while_a_marker_waits_at_the_same_broker() -> None:
+    async def story(cluster: VirtualCluster, requests: Requests) -> None:
+        here, there = requests.leader("t", 0), requests.leader("t", 1)
+        writers = {await each.coordinator(): each for each in [await producer(requests, f"x{n}") for n in range(20)]}
+        markers, waiting = cluster.brokers[there].transactions.markers, []
+        markers.write = lambda *_: waiting.append(True)  # type: ignore[method-assign]
+        assert await writers[here].add("t", 1) is NONE
+        assert await writers[here].end(is_commit=True) is NONE
+        await cluster.until(lambda: bool(waiting), "a marker that is not answered")
+        assert await writers[there].add("t", 0) is NONE
+        assert await asyncio.wait_for(writers[there].produce("t", 0, b"v"), 5) is NONE
+
+    play(story, 3)
 
 
 def test_transactions_are_listed_by_their_coordinators() -> None:

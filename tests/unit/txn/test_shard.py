@@ -79,6 +79,18 @@ def test_it_loads_and_then_serves():
     assert list(shard.unload(world.now_ms)) == []
 
 
+def test_markers_sent_while_it_loads_are_sent_again_in_a_newer_epoch_that_begins_meanwhile():
+    world = World()
+    world.put(TransactionState.PREPARE_COMMIT)
+    shard = world.restored()
+    sent = []
+    for step in shard.loaded(world.now_ms):
+        sent += [request.token.coordinator_epoch for request in step.requests]
+        assert list(shard.lead(9, world.now_ms)) == []
+    assert sent[1:] == [9]
+    assert not shard.loading
+
+
 def test_an_outcome_for_an_id_that_is_gone_is_ignored():
     world = World()
     world.put(TransactionState.PREPARE_COMMIT)

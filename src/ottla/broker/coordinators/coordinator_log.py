@@ -65,6 +65,11 @@ class CoordinatorLog:
         hosted = self._partitions.get(topic, partition)
         return hosted is None or hosted.log.log_start_offset == hosted.log.log_end_offset
 
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset after the last record, committed or not."""
+        hosted = self._partitions.get(topic, partition)
+        return 0 if hosted is None else hosted.log.log_end_offset
+
     def high_watermark(self, topic: str, partition: int) -> int:
         """The offset below which records are committed."""
         hosted = self._partitions.get(topic, partition)

@@ -223,6 +223,10 @@ class CoordinatorRuntime(Generic[Shard, Step]):
             return
         if not self.is_hosted(shard):
             return
+        # A decision that is not committed yet may still be lost with this leader: no marker may precede it.
+        hosted = self._hosted[partition]
+        hosted.appended = self._log.end_offset(kind.topic, partition)
+        hosted.committed = self._log.high_watermark(kind.topic, partition)
         await self._carry_out_all(shard, shard.loaded(self._clock.now_ms()))
         if not self.is_hosted(shard):
             return

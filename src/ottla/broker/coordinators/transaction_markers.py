@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.broker_requests import FAILURE_PAUSE_S
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
+from ottla.cluster.topics import TRANSACTION_STATE_TOPIC
 from ottla.records.control import TransactionMarker, end_transaction_batch
 from ottla.storage.results import AppendRefusal
 from ottla.storage.validation import COORDINATOR
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from ottla.cluster.image import ClusterImage
     from ottla.env.clock import Clock
 
+ABSENCE_S = 5.0
+"""How long metadata lack a partition before it counts as deleted: they may come later than those of other brokers."""
 MOST_MARKERS = 1_000
 """Most markers of one request to another broker."""
 
@@ -112,7 +115,9 @@ class MarkerRequests:
     def send(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
         """See `BrokerRequests`."""
         leader = self._leader_of(request)
-        if isinstance(leader, ErrorCode):
+        if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            asyncio.get_running_loop().call_later(ABSENCE_S, self._look_again, request, done)
+        elif isinstance(leader, ErrorCode):
             self._pass_on(FAILURE_PAUSE_S, done, BrokerOutcome(request.token, leader))
         elif leader == self._broker_id:
             self._write_here(request, done)
@@ -128,12 +133,21 @@ class MarkerRequests:
         self._is_closed = True
         self._others.close()
 
+    def _look_again(self, request: BrokerRequest, done: Callable[[BrokerOutcome], None]) -> None:
+        if self._is_closed:
+            return
+        leader = self._leader_of(request)
+        if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            done(BrokerOutcome(request.token, leader))
+        else:
+            self.send(request, done)
+
     def _leader_of(self, request: BrokerRequest) -> int | ErrorCode:
         assert isinstance(request.destination, tuple)
         name, index = request.destination
         topic = self._image.topics.get(name)
-        if not self._image.brokers:
-            return ErrorCode.LEADER_NOT_AVAILABLE  # nothing is known yet: a partition would count as deleted
+        if TRANSACTION_STATE_TOPIC not in self._image.topics:
+            return ErrorCode.LEADER_NOT_AVAILABLE  # no topics are known yet: a partition would count as deleted
         if topic is None or index >= len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader = topic.partitions[index].leader

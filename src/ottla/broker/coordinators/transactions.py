@@ -40,7 +40,11 @@ log = logging.getLogger("ottla.transactions")
 
 
 class TransactionCoordinatorService:
-    """The transactions of this broker; `requests`, which it closes, sends to other brokers."""
+    """The transactions of this broker.
+
+    `markers` and `questions`, which it closes, send to other brokers, over connections of their own: a broker answers
+    one request after the other, and a marker's answer may take long.
+    """
 
     def __init__(
         self,
@@ -51,14 +55,16 @@ class TransactionCoordinatorService:
         topics: Topics,
         groups: GroupCoordinatorService,
         producer_ids: ProducerIds,
-        requests: BrokerRequests,
+        markers: BrokerRequests,
+        questions: BrokerRequests,
     ) -> None:
         timeout_ms = config.get_int("request.timeout.ms")
         self._clock = SteadyClock(clock)
         self._log = CoordinatorLog(partitions)
         self._producer_ids = producer_ids
         self.markers = MarkerWriter(partitions, groups, clock, timeout_ms)
-        self._requests = MarkerRequests(broker_id, topics.image, self.markers, requests)
+        self._requests = MarkerRequests(broker_id, topics.image, self.markers, markers)
+        self._questions = questions
         limits = TransactionLimits(
             config.get_int("transaction.max.timeout.ms"), config.get_int("transactional.id.expiration.ms")
         )
@@ -72,7 +78,7 @@ class TransactionCoordinatorService:
         )
         shards = self.runtime.shards
         self.router: ShardRouter[TransactionShard] = ShardRouter(ROUTED_TOPIC, config, topics, shards, log)
-        self.verifier = TransactionVerifier(broker_id, self.router, self.submit, requests)
+        self.verifier = TransactionVerifier(broker_id, self.router, self.submit, questions)
 
     def start(self) -> None:
         """Load the partitions that this broker leads (in the background) and begin to serve requests."""
@@ -84,6 +90,7 @@ class TransactionCoordinatorService:
         self.router.stop()
         self._log.follow_roles(TRANSACTION_STATE_TOPIC, None)
         self._requests.close()
+        self._questions.close()
         await self.runtime.stop()
 
     def image_changed(self, delta: ImageDelta) -> None:

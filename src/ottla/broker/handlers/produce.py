@@ -129,6 +129,10 @@ class UnreadyBatch:
         self.is_ready = True
 
 
+#: No term of a partition.
+NO_TERM = -1
+
+
 class _Verified(NamedTuple):
     """Outcome of a transactional batch's verification; `term` is the partition's when it began."""
 
@@ -365,14 +369,20 @@ def _refusal_of(
 async def _verified(
     context: RequestContext, request: ProduceRequest, transactional: Sequence[tuple[str, PartitionProduceData]]
 ) -> dict[TopicPartition, _Verified]:
-    """Verify the transactional batches of partitions that are led here (KIP-890)."""
+    """Verify the transactional batches of partitions that are led here and may be written to (KIP-890)."""
     broker = context.broker
     found: dict[TopicPartition, _Verified] = {}
     asked: list[TopicPartition] = []
     is_enabled = bool(transactional) and broker.config.get_boolean("transaction.partition.verification.enable")
     for name, data in transactional:
         partition = broker.partitions.get(name, data.index)
-        if partition is None or partition.leader is None:
+        if (
+            partition is None
+            or partition.leader is None
+            or not context.permits(Operation.WRITE, ResourceType.TOPIC, name)
+        ):
+            # Should it be led here when the batch is appended, this is a change of role like any other.
+            found[name, data.index] = _Verified(NO_TERM, None)
             continue
         if not is_enabled:
             found[name, data.index] = _Verified(partition.term, NOT_VERIFIED)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.broker.authorization import Access, Accesses, on_group, on_topics
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.broker.handlers.produce import RETRIED
+from ottla.broker.replicas.partition import Partition
 from ottla.cluster.acls import Operation, ResourceType
 from ottla.groups.events import CommitResult, OffsetCommit
 from ottla.groups.records import NO_EXPIRY, StoredOffset
 from ottla.records.batch import NO_SEQUENCE
-from ottla.storage.producer_state import NOT_VERIFIED, ProducerState, Verification
+from ottla.storage.producer_state import NOT_VERIFIED, Verification
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -90,18 +92,19 @@ async def _known_offsets(context: RequestContext, request: TxnOffsetCommitReques
     return [(name, index, value) for (name, index), value in found.items()]
 
 
-class _Verified:
-    """The producers of the group's partition, and the verification to write there; None without that partition."""
+class _Verified(NamedTuple):
+    """The group's partition, its term when the verification began, and the verification to write there."""
 
-    __slots__ = ("producers", "verification")
+    partition: Partition
+    term: int
+    verification: Verification | None
 
-    def __init__(self, producers: ProducerState | None, verification: Verification | None) -> None:
-        self.producers = producers
-        self.verification = verification
-
-    def may_write(self, producer_id: int) -> bool:
-        """Whether the verification still holds; without the partition the group's coordinator refuses."""
-        return self.producers is None or self.producers.may_write(producer_id, self.verification)
+    def refusal(self, producer_id: int) -> ErrorCode:
+        """Why the verification holds no more, if so; after a change of role it has to be repeated."""
+        if self.partition.term != self.term:
+            return ErrorCode.NOT_COORDINATOR
+        may_write = self.partition.log.producers.may_write(producer_id, self.verification)
+        return ErrorCode.NONE if may_write else ErrorCode.INVALID_TXN_STATE
 
 
 async def _verified(context: RequestContext, request: TxnOffsetCommitRequest) -> _Verified | ErrorCode:
@@ -109,13 +112,15 @@ async def _verified(context: RequestContext, request: TxnOffsetCommitRequest) ->
     broker = context.broker
     index = broker.groups.router.partition_of(request.group_id)
     partition = broker.partitions.get(OFFSETS_TOPIC, index)
-    if partition is None or partition.leader is None or not request.group_id:
-        return _Verified(None, None)
-    producers = partition.log.producers
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if partition is None or partition.leader is None:
+        return ErrorCode.NOT_COORDINATOR
+    term = partition.term
     if not broker.config.get_boolean("transaction.partition.verification.enable"):
-        return _Verified(producers, NOT_VERIFIED)
+        return _Verified(partition, term, NOT_VERIFIED)
     producer = request.producer_id, request.producer_epoch
-    verification = producers.begin_verification(*producer, NO_SEQUENCE, broker.clock.now_ms())
+    verification = partition.log.producers.begin_verification(*producer, NO_SEQUENCE, broker.clock.now_ms())
     if verification is not None:
         asked = (OFFSETS_TOPIC, index)
         knows_abortable = context.api_version >= ABORTABLE_SINCE
@@ -124,14 +129,15 @@ async def _verified(context: RequestContext, request: TxnOffsetCommitRequest) ->
         if errors[asked] is not ErrorCode.NONE:
             # Java's producer tries again after this one, and after no other that may stand for all of these.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if errors[asked] in RETRIED else errors[asked]
-    return _Verified(producers, verification)
+    return _Verified(partition, term, verification)
 
 
 async def _submit(
     context: RequestContext, request: TxnOffsetCommitRequest, part: _Offsets, verified: _Verified
 ) -> Sequence[ErrorCode]:
-    if not verified.may_write(request.producer_id):
-        return [ErrorCode.INVALID_TXN_STATE] * len(part)
+    refusal = verified.refusal(request.producer_id)
+    if refusal is not ErrorCode.NONE:
+        return [refusal] * len(part)
     answered: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
 
     def answer(result: CommitResult) -> None:

@@ -104,6 +104,9 @@ class FakeLog:
     def is_empty(self, topic: str, partition: int) -> bool:
         return not self.batches.get((topic, partition))
 
+    def end_offset(self, topic: str, partition: int) -> int:
+        return self.ends.get((topic, partition), 0)
+
     def high_watermark(self, topic: str, partition: int) -> int:
         return self.committed.get((topic, partition), 0)
 

@@ -428,6 +428,24 @@ def test_loading_replays_markers_and_counts_everything_as_committed():
     run(test, log)
 
 
+def test_after_loading_replies_and_requests_wait_until_the_loaded_records_are_committed():
+    log = FakeLog()
+    log.follows = False
+    log.append(TOPIC, 0, bytearray(encode_batch([Record(0, 1, b"a", b"1")])), None, needs_replicas=False)
+
+    async def test(counters: Counters) -> None:
+        shard = counters.lead(0)
+        await asyncio.to_thread(wait_until, lambda: not counters.runtime.loading, "the load")
+        step = CountStep(replies=[CountReply(counters.add, "a")])
+        step.requests.append(BrokerRequest(18, ("t", 0), ApiVersionsRequest(), "a"))
+        counters.runtime.carry_out(shard, step)
+        assert (counters.answers, counters.sent) == ([], [])
+        log.commit()
+        assert (counters.answers, len(counters.sent)) == (["a"], 1)
+
+    run(test, log)
+
+
 COMMIT = TransactionMarker(9, 3, 7, True)
 ABORT = TransactionMarker(9, 4, 7, False)
 

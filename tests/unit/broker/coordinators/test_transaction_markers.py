@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.coordinators.broker_requests import FAILURE_PAUSE_S
-from ottla.broker.coordinators.transaction_markers import MarkerRequests
+from ottla.broker.coordinators.transaction_markers import ABSENCE_S, MarkerRequests
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.topics import TRANSACTION_STATE_TOPIC
 from ottla.records.control import TransactionMarker
 from ottla.sim.virtual_loop import run_in_virtual_time
 from ottla.txn.events import MarkerToken
@@ -86,7 +87,8 @@ class Coordinator:
         image = ClusterImage("c", HERE, {})
         for broker_id in (HERE, OTHER):
             image.brokers[broker_id] = BrokerImage(broker_id, ())  # type: ignore[index]
-        image.topics["t"] = TopicImage("t", UUID(int=1), states, {}, False)  # type: ignore[index]
+        for name in ("t", TRANSACTION_STATE_TOPIC):
+            image.topics[name] = TopicImage(name, UUID(int=1), states, {}, False)  # type: ignore[index]
         self.image = image
         self.others, self.writer = Sent(), Writer()
         self.requests = MarkerRequests(HERE, image, self.writer, self.others)  # type: ignore[arg-type]
@@ -166,28 +168,45 @@ def test_markers_that_no_answer_names_are_sent_again() -> None:
     run(test)
 
 
-@pytest.mark.parametrize(("partition", "result"), [(3, MarkerResult.RETRY), (4, MarkerResult.DONE)])
-def test_a_partition_without_leader_is_waited_for_and_one_that_is_gone_needs_no_marker(
-    partition: int, result: MarkerResult
-) -> None:
+def test_a_partition_without_leader_is_waited_for() -> None:
     async def test(coordinator: Coordinator) -> None:
-        coordinator.send(5, partition)
+        coordinator.send(5, 3)
         await asyncio.sleep(FAILURE_PAUSE_S / 2)  # sleep: virtual
         assert coordinator.outcomes == []
         await asyncio.sleep(FAILURE_PAUSE_S)  # sleep: virtual
-        assert coordinator.outcomes == [(5, partition, result)]
+        assert coordinator.outcomes == [(5, 3, MarkerResult.RETRY)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_known_later", [True, False])
+def test_a_partition_is_gone_only_if_metadata_lack_it_for_a_while(is_known_later: bool) -> None:
+    async def test(coordinator: Coordinator) -> None:
+        topics: dict[str, TopicImage] = coordinator.image.topics  # type: ignore[assignment]
+        topic = topics.pop("t")
+        coordinator.send(5, 0)
+        await asyncio.sleep(ABSENCE_S / 2)  # sleep: virtual
+        assert coordinator.outcomes == []
+        if is_known_later:
+            topics["t"] = topic
+        await asyncio.sleep(ABSENCE_S)  # sleep: virtual
+        assert coordinator.outcomes == [(5, 0, MarkerResult.DONE)]
+        assert len(coordinator.writer.written) == is_known_later
 
     run(test)
 
 
 def test_no_partition_counts_as_gone_before_the_broker_has_metadata() -> None:
-    """Else the transactions of a coordinator that has just started would end without their markers."""
+    """Else the transactions of a coordinator that has just started would end without their markers.
+
+    A controller that has just been elected sends the brokers first, and the topics later.
+    """
 
     async def test(coordinator: Coordinator) -> None:
-        coordinator.image.brokers.clear()  # type: ignore[attr-defined]
-        coordinator.send(5, 4)
-        await asyncio.sleep(FAILURE_PAUSE_S * 2)  # sleep: virtual
-        assert coordinator.outcomes == [(5, 4, MarkerResult.RETRY)]
+        coordinator.image.topics.clear()  # type: ignore[attr-defined]
+        coordinator.send(5, 0)
+        await asyncio.sleep(ABSENCE_S * 2)  # sleep: virtual
+        assert coordinator.outcomes == [(5, 0, MarkerResult.RETRY)]
 
     run(test)
 
