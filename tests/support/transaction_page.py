@@ -29,7 +29,8 @@ def transaction_states_page(made_by: str) -> str:
         f"# Transactions: states, requests, answers\n\n{made_by}",
         "A transactional id is in one of these states. Its coordinator looks every answer up in one table, "
         "[states.py](../src/ottla/txn/states.py), and makes no transition that is not there; this page is drawn from "
-        "the same table. No broker hosts this coordinator yet ([what is skipped](skipped.md)).\n",
+        "the same table. `ottla transaction` shows them, and ends one that hangs "
+        "([operations](operations.md)).\n",
         "## The diagram\n",
         "\n".join(diagram(TransactionState.EMPTY, "a first InitProducerId", exits, TransactionState.DEAD)) + "\n",
         "## The table\n",
