@@ -103,6 +103,9 @@ def cluster() -> Iterator[Cluster]:
             for number in range(20):
                 producer.send("orders", b"record", partition=number % 2)
         servers = cluster.bootstrap_servers
+        # Whatever the placement of the others, there is something to even out.
+        crowded = ["topic", "create", "crowded", "--replica-assignment", ",".join(["0:1"] * 12), "-b", servers]
+        assert CliRunner().invoke(app, crowded).exit_code == 0
         cluster.create_topic("held", partitions=1)
         led_at = servers.split(",")[cluster.wait_for_leader("held")]
         hang(int(led_at.rpartition(":")[2]), "held", 0, 7000, timestamp_ms=0)
