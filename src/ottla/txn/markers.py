@@ -54,7 +54,7 @@ def marker_result(outcome: BrokerOutcome) -> MarkerResult:
     """The meaning of the outcome of a `marker_request`.
 
     UNKNOWN_TOPIC_OR_PARTITION without a response means that the cluster's metadata do not have the partition: it was
-    deleted. From a broker the same error means that it has not heard of its role yet.
+    deleted. From a broker the same error means that it does not know its role yet.
     """
     if outcome.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return MarkerResult.DONE

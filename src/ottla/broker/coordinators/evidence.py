@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ottla.broker.coordinators.coordinator_log import CoordinatorLog
 from ottla.broker.coordinators.shard import BrokerRequests, Topics
+from ottla.env.futures import settle
 from ottla.groups.evidence import EVIDENCE_TOPIC, Evidence
 from ottla.net.reports import LimitedReports, call_later
 from ottla.peer.errors import KNOWN_CODES
@@ -144,12 +145,8 @@ async def _produce(requests: BrokerRequests, batch: bytes) -> ErrorCode:
     data = TopicProduceData(name=EVIDENCE_TOPIC, partition_data=[PartitionProduceData(index=PARTITION, records=batch)])
     produced = ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=[data])
     answered: asyncio.Future[BrokerOutcome] = asyncio.get_running_loop().create_future()
-
-    def done(outcome: BrokerOutcome) -> None:
-        if not answered.done():  # cancelled
-            answered.set_result(outcome)
-
-    requests.send(BrokerRequest(ApiKey.PRODUCE, (EVIDENCE_TOPIC, PARTITION), produced, None), done)
+    request = BrokerRequest(ApiKey.PRODUCE, (EVIDENCE_TOPIC, PARTITION), produced, None)
+    requests.send(request, partial(settle, answered))
     response: Any = (await answered).response
     if response is None:
         return ErrorCode.LEADER_NOT_AVAILABLE

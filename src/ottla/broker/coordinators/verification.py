@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from ottla.env.futures import settle
 from ottla.peer.errors import KNOWN_CODES
 from ottla.txn.events import PartitionsResult, VerifyPartitionsInTxn
 from ottla.txn.metadata import TopicPartition
@@ -72,7 +74,7 @@ class TransactionVerifier:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
         answered: asyncio.Future[PartitionsResult] = asyncio.get_running_loop().create_future()
-        answer = _setter(answered)
+        answer = partial(settle, answered)
         self._submit(VerifyPartitionsInTxn(answer, transactional_id, producer_id, producer_epoch, partitions))
         return dict((await answered).errors)
 
@@ -97,16 +99,8 @@ class TransactionVerifier:
         payload = AddPartitionsToTxnRequest(transactions=[transaction])
         answered: asyncio.Future[BrokerOutcome] = asyncio.get_running_loop().create_future()
         request = BrokerRequest(ApiKey.ADD_PARTITIONS_TO_TXN, coordinator, payload, None, VERSIONS)
-        self._requests.send(request, _setter(answered))
+        self._requests.send(request, partial(settle, answered))
         return _errors_of(await answered, partitions)
-
-
-def _setter(answered: asyncio.Future[Any]) -> Callable[[Any], None]:
-    def answer(result: Any) -> None:
-        if not answered.done():  # its client has gone
-            answered.set_result(result)
-
-    return answer
 
 
 def _errors_of(outcome: BrokerOutcome, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

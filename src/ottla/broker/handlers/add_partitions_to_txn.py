@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.broker.authorization import CLUSTER_ACTION, Access, Accesses, on_topics
 from ottla.broker.context import RequestContext
 from ottla.cluster.acls import Operation, ResourceType
 from ottla.cluster.topics import is_internal_topic
+from ottla.env.futures import settle
 from ottla.txn.events import AddPartitionsToTxn, PartitionsResult, VerifyPartitionsInTxn
 from ottla.txn.failures import error_in_version
 from ottla.txn.metadata import TopicPartition
@@ -112,14 +114,11 @@ async def _submit(
     context: RequestContext, transaction: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
 ) -> PartitionsResult:
     answered: asyncio.Future[PartitionsResult] = asyncio.get_running_loop().create_future()
-
-    def answer(result: PartitionsResult) -> None:
-        if not answered.done():  # the client has gone
-            answered.set_result(result)
-
     kind = VerifyPartitionsInTxn if transaction.verify_only else AddPartitionsToTxn
     producer = transaction.producer_id, transaction.producer_epoch
-    context.broker.transactions.submit(kind(answer, transaction.transactional_id, *producer, partitions))
+    context.broker.transactions.submit(
+        kind(partial(settle, answered), transaction.transactional_id, *producer, partitions)
+    )
     return await answered
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.authorization import Access, Accesses, on_group, on_topics
@@ -16,6 +17,7 @@ from ottla.broker.coordinators.group_kind import OFFSETS_TOPIC
 from ottla.broker.handlers.produce import RETRIED
 from ottla.broker.replicas.partition import Partition
 from ottla.cluster.acls import Operation, ResourceType
+from ottla.env.futures import settle
 from ottla.groups.events import CommitResult, OffsetCommit
 from ottla.groups.records import NO_EXPIRY, StoredOffset
 from ottla.records.batch import NO_SEQUENCE
@@ -139,14 +141,9 @@ async def _submit(
     if refusal is not ErrorCode.NONE:
         return [refusal] * len(part)
     answered: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
-
-    def answer(result: CommitResult) -> None:
-        if not answered.done():  # the client has gone
-            answered.set_result(result)
-
     context.broker.groups.submit(
         OffsetCommit(
-            answer,
+            partial(settle, answered),
             request.group_id,
             request.generation_id,
             request.member_id,
